@@ -1,0 +1,63 @@
+"""What a stored session yields: one pass over everything retained, compacted parts and subagents included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sayagain.runtime.events import WireMapping
+
+__all__ = ["ChildStarts", "HistoryEnds", "HistoryEntry", "HistoryUpdate", "Unreadable", "UserTurn"]
+
+
+@dataclass(frozen=True, slots=True)
+class UserTurn:
+    """A stored user message.
+
+    ``message_ids`` are all the ids under which a retry of it must be recognised: the first is the one it is replayed
+    with, others come from messages that the runtime merged into it. ``update`` is its ``user_message`` upsert, or
+    ``None`` for a message that is stored but not shown (a local command).
+    """
+
+    session_id: str
+    message_ids: tuple[str, ...]
+    update: WireMapping | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryUpdate:
+    """Anything else that is replayed: a full upsert of a message, tool call, terminal, plan or compaction."""
+
+    session_id: str
+    update: WireMapping
+
+
+@dataclass(frozen=True, slots=True)
+class ChildStarts:
+    """A child session is announced on its parent's stream; its own entries follow, then :class:`HistoryEnds`."""
+
+    parent_id: str
+    child_id: str
+    update: WireMapping
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEnds:
+    """Nothing more is replayed for this child. (The session itself ends with the stream.)"""
+
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A known gap: ``count`` entries of the session could not be read, or all of a child's (RPL-7).
+
+    ``what`` is a short phrase for the user, such as ``"3 damaged lines"``.
+    """
+
+    session_id: str
+    count: int
+    what: str
+
+
+HistoryEntry: TypeAlias = UserTurn | HistoryUpdate | ChildStarts | HistoryEnds | Unreadable
