@@ -1,0 +1,3 @@
+"""The Claude Code runtime."""
+
+__all__: list[str] = []
