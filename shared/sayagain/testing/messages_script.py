@@ -1,0 +1,209 @@
+"""What the stand-in Messages API answers: replies made of parts, and scripts that choose among them.
+
+A reply is a list of parts. Adjacent :class:`Text` parts make one content block, even across a :class:`Hold`, so that a
+test can stop a stream in the middle of a block. A script in JSON is ``{"steps": [{"when": "hello", "replies":
+[[{"text": "Hi"}]], "times": 1}], "default": [{"text": "Done."}]}``; each part is an object with the one key that names
+it (``text``, ``thinking``, ``tool_use``, ``hold``, ``stop``, ``usage``, ``error``, ``cut``) and its options beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+from sayagain.testing.messages_request import Asked
+
+__all__ = [
+    "NAMED_SCRIPTS",
+    "ApiError",
+    "Cut",
+    "Hold",
+    "Part",
+    "Reply",
+    "Script",
+    "ScriptLike",
+    "Step",
+    "Stop",
+    "Text",
+    "Thinking",
+    "ToolUse",
+    "Usage",
+    "parse_script",
+]
+
+
+@dataclass(frozen=True)
+class Text:
+    """Text of the answer; ``chunk`` code points a delta (``None``: one delta).
+
+    With ``gate`` every delta waits for one :meth:`~sayagain.testing.messages_api.MessagesService.step` of that name:
+    a slow stream without a clock.
+    """
+
+    text: str
+    chunk: int | None = None
+    gate: str | None = None
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """A thinking block with its signature."""
+
+    text: str
+    signature: str = "c3RhbmQtaW4tc2lnbmF0dXJl"
+    chunk: int | None = None
+
+
+@dataclass(frozen=True)
+class ToolUse:
+    """A call of a tool; several in one reply are parallel calls. ``id`` is made up if it is ``None``."""
+
+    name: str
+    input: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    id: str | None = None
+    chunk: int | None = None
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Wait here until the test releases ``name``."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The stop reason, if it is not what the parts imply (``tool_use`` or ``end_turn``)."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Token counts to report, if the small fixed ones will not do."""
+
+    input_tokens: int
+    output_tokens: int
+    cache_read_input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class ApiError:
+    """An HTTP error if it is the first part but holds; later in the reply an ``error`` event in the stream."""
+
+    status: int
+    type: str
+    message: str = "stand-in error"
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Close the connection here, in the middle of whatever block is open."""
+
+
+Part: TypeAlias = Text | Thinking | ToolUse | Hold | Stop | Usage | ApiError | Cut
+Reply: TypeAlias = Sequence[Part]
+ScriptLike: TypeAlias = Callable[[Asked], Reply | None]
+"""Chooses a reply; ``None`` stands for the short default text."""
+
+
+@dataclass
+class Step:
+    """Replies for the requests whose newest user text contains ``when`` (``None``: any).
+
+    ``replies[k]`` answers the request after k model messages of the same turn (:attr:`Asked.round`), so a tool loop
+    is a list of replies and an HTTP retry gets the same reply again. A step is used for ``times`` requests at most:
+    an error that goes away is a step with ``times=1`` in front of another one.
+    """
+
+    when: str | None
+    replies: Sequence[Reply]
+    times: int | None = None
+    used: int = 0
+
+    def matches(self, asked: Asked) -> bool:
+        """Whether this step answers the request."""
+        if self.times is not None and self.used >= self.times:
+            return False
+        return asked.round < len(self.replies) and (self.when is None or self.when in asked.newest_text)
+
+
+@dataclass
+class Script:
+    """The first step that matches answers; side requests (titles, quota checks) never reach the steps."""
+
+    steps: Sequence[Step] = ()
+    default: Reply = (Text("Done."),)
+
+    def __call__(self, asked: Asked) -> Reply | None:
+        if asked.kind == "side":
+            return None
+        for step in self.steps:
+            if step.matches(asked):
+                step.used += 1
+                return step.replies[asked.round]
+        return self.default
+
+
+def parse_script(document: Mapping[str, Any]) -> Script:
+    """A script from its JSON form; raises :class:`ValueError` for a part that it does not know."""
+    steps = [
+        Step(
+            when=step.get("when"),
+            replies=[_parse_reply(reply) for reply in step["replies"]],
+            times=step.get("times"),
+        )
+        for step in cast("list[dict[str, Any]]", document.get("steps", []))
+    ]
+    default = document.get("default")
+    return Script(steps) if default is None else Script(steps, _parse_reply(default))
+
+
+def _parse_reply(parts: Sequence[Mapping[str, Any]]) -> list[Part]:
+    return [_parse_part(part) for part in parts]
+
+
+def _parse_part(part: Mapping[str, Any]) -> Part:
+    match part:
+        case {"text": text}:
+            return Text(text, part.get("chunk"), part.get("gate"))
+        case {"thinking": text}:
+            return Thinking(text, part.get("signature", Thinking.signature), part.get("chunk"))
+        case {"tool_use": name}:
+            return ToolUse(name, part.get("input", {}), part.get("id"), part.get("chunk"))
+        case {"hold": name}:
+            return Hold(name)
+        case {"stop": reason}:
+            return Stop(reason)
+        case {"usage": counts}:
+            return Usage(**counts)
+        case {"error": error_type}:
+            return ApiError(part["status"], error_type, part.get("message", ApiError.message), part.get("headers", {}))
+        case {"cut": True}:
+            return Cut()
+        case _:
+            raise ValueError(f"a part of a reply has none of the known names: {sorted(part)}")
+
+
+def _short() -> Script:
+    return Script()
+
+
+def _many_deltas() -> Script:
+    return Script(default=(Text("word " * 400, chunk=5),))
+
+
+def _bash_once() -> Script:
+    call = ToolUse("Bash", {"command": "echo stand-in", "description": "Say it"})
+    return Script([Step(None, [[call], [Text("Ran it.")]])])
+
+
+NAMED_SCRIPTS: Mapping[str, Callable[[], Script]] = {
+    "short": _short,
+    "many-deltas": _many_deltas,
+    "bash-once": _bash_once,
+}
+"""Scripts that the command line knows by name: a short text; 400 deltas; one Bash call in each turn."""
