@@ -1,0 +1,56 @@
+"""The ids of all stored user messages, and the check for one: fast enough to run before every first prompt.
+
+Both read the same blocks, cut them into the same lines and parse these with the same function as
+:func:`~sayagain_claude.transcripts.reader.read_rows`, so they find ids in exactly the same damaged places. They only
+leave out lines that cannot hold one: a line without the literal names below has no row with an id, since a JSON writer
+escapes quotes within strings and (as the CLI's does) escapes no letter of a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from sayagain_claude.transcripts.lines import blocks
+from sayagain_claude.transcripts.reader import Damaged, parse_line
+from sayagain_claude.transcripts.row import row_message_ids
+
+__all__ = ["contains", "message_ids"]
+
+_NAMES: Final = (b'"user"', b'"source_uuid"', b'"submitUuid"')
+
+
+def message_ids(path: Path, *, end: int | None = None) -> set[str]:
+    """Every id under which a stored user message must be recognised, as
+    :func:`~sayagain_claude.transcripts.row.row_message_ids` says. Raises as ``read_rows`` does.
+    """
+    found: set[str] = set()
+    for line in _lines_with(path, _NAMES, end):
+        for item in parse_line(line):
+            if not isinstance(item, Damaged):
+                found.update(row_message_ids(item))
+    return found
+
+
+def contains(path: Path, message_id: str) -> bool:
+    """Whether a user message with this id is stored; raises as ``read_rows`` does.
+
+    Looks for the id's bytes and parses only lines that hold them, so a text that quotes the id does not count.
+    """
+    needle = message_id.encode("utf-8", errors="surrogatepass")
+    return any(
+        message_id in row_message_ids(item)
+        for line in _lines_with(path, (needle,), None)
+        for item in parse_line(line)
+        if not isinstance(item, Damaged)
+    )
+
+
+def _lines_with(path: Path, needles: tuple[bytes, ...], end: int | None) -> Iterator[bytes]:
+    for block in blocks(path, end):
+        for line in block.data.split(b"\n"):
+            for needle in needles:
+                if needle in line:
+                    yield line
+                    break

@@ -1,0 +1,192 @@
+"""What a stored row is: one table of predicates, each with the fact behind it.
+
+Pure, and without I/O. The first predicate that holds decides. Measured on Claude Code 2.1.332; older rows that lack a
+field are told by their content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, TypeAlias, cast
+
+__all__ = ["Row", "RowKind", "classify", "row_message_ids", "row_text"]
+
+Row: TypeAlias = Mapping[str, Any]
+
+
+class RowKind(Enum):
+    """The kinds of rows. Whether a row belongs to a subagent (``isSidechain``) is another matter."""
+
+    PROMPT = "prompt"
+    """A user message that a client submitted, or that a user typed into the CLI itself."""
+    FOLDED_PROMPT = "folded_prompt"
+    """A prompt that was taken into a running turn: an attachment, without any user row."""
+    COMMAND = "command"
+    """A slash command that the CLI handled itself; the row has the client's id, its content is markup."""
+    UNAVAILABLE_COMMAND = "unavailable_command"
+    """A slash command that this environment lacks; the id is in ``submitUuid``."""
+    COMMAND_OUTPUT = "command_output"
+    """What a local command printed, within ``<local-command-stdout>`` or ``-stderr``."""
+    TOOL_RESULT = "tool_result"
+    INTERRUPTION = "interruption"
+    """``[Request interrupted by user]``, also with ``for tool use``."""
+    COMPACT_SUMMARY = "compact_summary"
+    """The summary that replaces what came before for the model; never a user's text."""
+    TASK_NOTIFICATION = "task_notification"
+    """News of a background task, written for the model."""
+    META = "meta"
+    """Any other user row that the harness made for the model: caveats, continuations, reminders."""
+    ASSISTANT = "assistant"
+    """One content block of an answer (sometimes several)."""
+    NO_RESPONSE = "no_response"
+    """The filler that the CLI adds when a session resumes after an unanswered prompt."""
+    API_ERROR_MESSAGE = "api_error_message"
+    """An API error, worded by the CLI as an answer."""
+    API_ERROR = "api_error"
+    """One failed attempt, before a retry."""
+    COMPACT_BOUNDARY = "compact_boundary"
+    ATTACHMENT = "attachment"
+    """Context that the CLI attached for the model."""
+    SYSTEM = "system"
+    BOOKKEEPING = "bookkeeping"
+    """No part of the conversation: queue operations, titles, costs, requests, and types not known here."""
+
+
+def _message(row: Row) -> Mapping[str, Any]:
+    message = row.get("message")
+    return cast("Mapping[str, Any]", message) if isinstance(message, dict) else {}
+
+
+def _attachment(row: Row) -> Mapping[str, Any]:
+    attachment = row.get("attachment")
+    return cast("Mapping[str, Any]", attachment) if isinstance(attachment, dict) else {}
+
+
+def _blocks(row: Row) -> list[Mapping[str, Any]]:
+    content = _message(row).get("content")
+    blocks = cast("list[object]", content) if isinstance(content, list) else []
+    return [cast("Mapping[str, Any]", block) for block in blocks if isinstance(block, dict)]
+
+
+def row_text(row: Row) -> str:
+    """The text of a user or assistant row: its string content, or its text blocks, joined by newlines."""
+    content = _message(row).get("content")
+    if isinstance(content, str):
+        return content
+    blocks = (
+        cast("Mapping[str, Any]", block) for block in cast("Sequence[object]", content) if isinstance(block, dict)
+    )
+    texts = (block.get("text") for block in blocks if block.get("type") == "text")
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _is_user(row: Row) -> bool:
+    return row.get("type") == "user"
+
+
+def _is_assistant(row: Row) -> bool:
+    return row.get("type") == "assistant"
+
+
+def _is_system(row: Row, subtype: str) -> bool:
+    return row.get("type") == "system" and row.get("subtype") == subtype
+
+
+def _has_tool_result(row: Row) -> bool:
+    return any(block.get("type") == "tool_result" for block in _blocks(row))
+
+
+def _starts(row: Row, *beginnings: str) -> bool:
+    return row_text(row).lstrip().startswith(beginnings)
+
+
+def _is_submitted(row: Row) -> bool:
+    # Only what a client sent over stdin has both, so a prompt that quotes the harness's markup stays a prompt.
+    return row.get("promptSource") == "sdk" and row.get("uuid") is not None and row.get("isMeta") is not True
+
+
+def _is_task_notification(row: Row) -> bool:
+    origin = row.get("origin")
+    if isinstance(origin, dict) and cast("Mapping[str, Any]", origin).get("kind") == "task-notification":
+        return True
+    return _starts(row, "<task-notification>")
+
+
+_KINDS: Final[Sequence[tuple[RowKind, Callable[[Row], bool]]]] = (
+    # User rows. Tool results first: most frequent, and nothing else has such a block.
+    (RowKind.TOOL_RESULT, lambda row: _is_user(row) and _has_tool_result(row)),
+    (RowKind.COMPACT_SUMMARY, lambda row: _is_user(row) and row.get("isCompactSummary") is True),
+    (RowKind.PROMPT, lambda row: _is_user(row) and _is_submitted(row)),
+    (RowKind.TASK_NOTIFICATION, lambda row: _is_user(row) and _is_task_notification(row)),
+    (RowKind.META, lambda row: _is_user(row) and row.get("isMeta") is True),
+    (RowKind.COMMAND, lambda row: _is_user(row) and _starts(row, "<command-name>", "<command-message>")),
+    (
+        RowKind.COMMAND_OUTPUT,
+        lambda row: _is_user(row) and _starts(row, "<local-command-stdout>", "<local-command-stderr>"),
+    ),
+    (RowKind.META, lambda row: _is_user(row) and _starts(row, "<local-command-caveat>")),
+    (RowKind.INTERRUPTION, lambda row: _is_user(row) and _starts(row, "[Request interrupted by user")),
+    (RowKind.META, lambda row: _is_user(row) and row.get("isVisibleInTranscriptOnly") is True),
+    (RowKind.META, lambda row: _is_user(row) and row.get("promptSource") == "system"),
+    (RowKind.PROMPT, _is_user),
+    # Answers. Only the CLI itself writes the model "<synthetic>".
+    (RowKind.API_ERROR_MESSAGE, lambda row: _is_assistant(row) and row.get("isApiErrorMessage") is True),
+    (
+        RowKind.NO_RESPONSE,
+        lambda row: (
+            _is_assistant(row)
+            and _message(row).get("model") == "<synthetic>"
+            and row_text(row).strip() == "No response requested."
+        ),
+    ),
+    (RowKind.ASSISTANT, _is_assistant),
+    # The rest.
+    (
+        RowKind.FOLDED_PROMPT,
+        lambda row: row.get("type") == "attachment" and isinstance(_attachment(row).get("source_uuid"), str),
+    ),
+    (RowKind.ATTACHMENT, lambda row: row.get("type") == "attachment"),
+    (RowKind.COMPACT_BOUNDARY, lambda row: _is_system(row, "compact_boundary")),
+    (
+        RowKind.UNAVAILABLE_COMMAND,
+        lambda row: _is_system(row, "local_command") and isinstance(row.get("submitUuid"), str),
+    ),
+    (RowKind.COMMAND_OUTPUT, lambda row: _is_system(row, "local_command")),
+    (RowKind.API_ERROR, lambda row: _is_system(row, "api_error")),
+    (RowKind.SYSTEM, lambda row: row.get("type") == "system"),
+)
+
+
+def classify(row: Row) -> RowKind:
+    """The kind of a stored row; :attr:`RowKind.BOOKKEEPING` for every type that is no part of the conversation."""
+    return next((kind for kind, holds in _KINDS if holds(row)), RowKind.BOOKKEEPING)
+
+
+def row_message_ids(row: Row) -> tuple[str, ...]:
+    """The ids under which a retry of the row's message must be recognised; the one to replay it with comes first.
+
+    All the places where the CLI puts the id of a submitted message (measured): ``uuid`` of a user row, whatever made
+    it, since one id too many is harmless; ``sentAsUuid`` and ``mergedSendUuids`` of the same; ``source_uuid`` of a
+    prompt that was folded into a turn; ``submitUuid`` of a command that is not available. Tool results have none.
+    Subagents' rows and rows with another ``sessionId`` count too: what came before a resume may bear another id, and
+    ids that derive from our session id cannot be met by chance.
+    """
+    kind = row.get("type")
+    if kind == "user":
+        if _has_tool_result(row):
+            return ()
+        merged = cast("object", row.get("mergedSendUuids"))
+        more = cast("list[object]", merged) if isinstance(merged, list) else []
+        ids = [
+            row.get("uuid"),
+            row.get("sentAsUuid"),
+            *(cast("list[object]", merged) if isinstance(merged, list) else ()),
+        ]
+    elif kind == "attachment":
+        ids = [_attachment(row).get("source_uuid")]
+    elif kind == "system":
+        ids = [row.get("submitUuid")]
+    else:
+        return ()
+    return tuple(dict.fromkeys(value for value in ids if isinstance(value, str)))
