@@ -181,7 +181,7 @@ def row_message_ids(row: Row) -> tuple[str, ...]:
         ids = [
             row.get("uuid"),
             row.get("sentAsUuid"),
-            *(cast("list[object]", merged) if isinstance(merged, list) else ()),
+            *more,
         ]
     elif kind == "attachment":
         ids = [_attachment(row).get("source_uuid")]
