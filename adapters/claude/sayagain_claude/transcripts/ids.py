@@ -8,6 +8,7 @@ escapes quotes within strings and (as the CLI's does) escapes no letter of a nam
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,7 @@ from sayagain_claude.transcripts.row import row_message_ids
 
 __all__ = ["contains", "message_ids"]
 
-_NAMES: Final = (b'"user"', b'"source_uuid"', b'"submitUuid"')
+_MAY_HOLD_ID: Final = re.compile(rb'"(?:user|source_uuid|submitUuid)"')
 
 
 def message_ids(path: Path, *, end: int | None = None) -> set[str]:
@@ -26,7 +27,7 @@ def message_ids(path: Path, *, end: int | None = None) -> set[str]:
     :func:`~sayagain_claude.transcripts.row.row_message_ids` says. Raises as ``read_rows`` does.
     """
     found: set[str] = set()
-    for line in _lines_with(path, _NAMES, end):
+    for line in _lines_with(path, _MAY_HOLD_ID, end):
         for item in parse_line(line):
             if not isinstance(item, Damaged):
                 found.update(row_message_ids(item))
@@ -38,19 +39,23 @@ def contains(path: Path, message_id: str) -> bool:
 
     Looks for the id's bytes and parses only lines that hold them, so a text that quotes the id does not count.
     """
-    needle = message_id.encode("utf-8", errors="surrogatepass")
+    pattern = re.compile(re.escape(message_id.encode("utf-8", errors="replace")))
     return any(
         message_id in row_message_ids(item)
-        for line in _lines_with(path, (needle,), None)
+        for line in _lines_with(path, pattern, None)
         for item in parse_line(line)
         if not isinstance(item, Damaged)
     )
 
 
-def _lines_with(path: Path, needles: tuple[bytes, ...], end: int | None) -> Iterator[bytes]:
+def _lines_with(path: Path, pattern: re.Pattern[bytes], end: int | None) -> Iterator[bytes]:
+    """The lines in which ``pattern`` is found; the rest of such a line is not searched."""
     for block in blocks(path, end):
-        for line in block.data.split(b"\n"):
-            for needle in needles:
-                if needle in line:
-                    yield line
-                    break
+        data = block.data
+        position = 0
+        while hit := pattern.search(data, position):
+            start = data.rfind(b"\n", 0, hit.start()) + 1
+            position = data.find(b"\n", hit.end())
+            if position < 0:
+                position = len(data)
+            yield data[start:position]

@@ -18,8 +18,8 @@ from sayagain.errors import HistoryUnreadable, SessionNotFound
 
 __all__ = ["BLOCK_SIZE", "LINE_LIMIT", "Block", "blocks"]
 
-BLOCK_SIZE: Final = 1 << 20
-"""Bytes a read. Larger ones were no faster (measured), and every reader holds one or two."""
+BLOCK_SIZE: Final = 1 << 16
+"""Bytes a read. Larger ones are slower: the allocator maps and faults in every block anew (measured)."""
 
 LINE_LIMIT: Final = 64 << 20
 """Longest line that is kept, in bytes: twice the longest JSON-RPC line, so that every prompt which can be sent fits.

@@ -81,7 +81,7 @@ def read_rows(path: Path, *, end: int | None = None) -> Iterator[Row | Damaged]:
 def parse_line(line: bytes, offset: int = 0) -> list[Row | Damaged]:
     """What one line of a transcript holds, in order: mostly one row. ``offset`` is that of the line in its file."""
     try:
-        value: object = from_json(line)
+        value: object = from_json(line, cache_strings="keys")
     except ValueError:
         return _parse_damaged(line, offset)
     return [_row(value) or Damaged(offset, len(line), _NO_OBJECT)]

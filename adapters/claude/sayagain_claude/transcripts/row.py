@@ -53,25 +53,29 @@ class RowKind(Enum):
     """No part of the conversation: queue operations, titles, costs, requests, and types not known here."""
 
 
-def _message(row: Row) -> Mapping[str, Any]:
-    message = row.get("message")
-    return cast("Mapping[str, Any]", message) if isinstance(message, dict) else {}
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _attachment(row: Row) -> Mapping[str, Any]:
-    attachment = row.get("attachment")
-    return cast("Mapping[str, Any]", attachment) if isinstance(attachment, dict) else {}
+def _list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _content(row: Row) -> object:
+    return _mapping(row.get("message")).get("content")
 
 
 def _blocks(row: Row) -> list[Mapping[str, Any]]:
-    content = _message(row).get("content")
-    blocks = cast("list[object]", content) if isinstance(content, list) else []
-    return [cast("Mapping[str, Any]", block) for block in blocks if isinstance(block, dict)]
+    return [_mapping(block) for block in _list(_content(row))]
+
+
+def _attachment(row: Row) -> Mapping[str, Any]:
+    return _mapping(row.get("attachment"))
 
 
 def row_text(row: Row) -> str:
     """The text of a user or assistant row: its string content, or its text blocks, joined by newlines."""
-    content = _message(row).get("content")
+    content = _content(row)
     if isinstance(content, str):
         return content
     blocks = (
@@ -107,10 +111,7 @@ def _is_submitted(row: Row) -> bool:
 
 
 def _is_task_notification(row: Row) -> bool:
-    origin = row.get("origin")
-    if isinstance(origin, dict) and cast("Mapping[str, Any]", origin).get("kind") == "task-notification":
-        return True
-    return _starts(row, "<task-notification>")
+    return _mapping(row.get("origin")).get("kind") == "task-notification" or _starts(row, "<task-notification>")
 
 
 _KINDS: Final[Sequence[tuple[RowKind, Callable[[Row], bool]]]] = (
@@ -127,7 +128,9 @@ _KINDS: Final[Sequence[tuple[RowKind, Callable[[Row], bool]]]] = (
     ),
     (RowKind.META, lambda row: _is_user(row) and _starts(row, "<local-command-caveat>")),
     (RowKind.INTERRUPTION, lambda row: _is_user(row) and _starts(row, "[Request interrupted by user")),
+    # What the CLI says of its own rows where it says it; older versions say less.
     (RowKind.META, lambda row: _is_user(row) and row.get("isVisibleInTranscriptOnly") is True),
+    (RowKind.META, lambda row: _is_user(row) and row.get("rowSource") == "harness"),
     (RowKind.META, lambda row: _is_user(row) and row.get("promptSource") == "system"),
     (RowKind.PROMPT, _is_user),
     # Answers. Only the CLI itself writes the model "<synthetic>".
@@ -136,7 +139,7 @@ _KINDS: Final[Sequence[tuple[RowKind, Callable[[Row], bool]]]] = (
         RowKind.NO_RESPONSE,
         lambda row: (
             _is_assistant(row)
-            and _message(row).get("model") == "<synthetic>"
+            and _mapping(row.get("message")).get("model") == "<synthetic>"
             and row_text(row).strip() == "No response requested."
         ),
     ),
@@ -176,17 +179,11 @@ def row_message_ids(row: Row) -> tuple[str, ...]:
     if kind == "user":
         if _has_tool_result(row):
             return ()
-        merged = cast("object", row.get("mergedSendUuids"))
-        more = cast("list[object]", merged) if isinstance(merged, list) else []
-        ids = [
-            row.get("uuid"),
-            row.get("sentAsUuid"),
-            *more,
-        ]
+        ids = [row.get("uuid"), row.get("sentAsUuid"), *_list(row.get("mergedSendUuids"))]
     elif kind == "attachment":
         ids = [_attachment(row).get("source_uuid")]
     elif kind == "system":
         ids = [row.get("submitUuid")]
     else:
         return ()
-    return tuple(dict.fromkeys(value for value in ids if isinstance(value, str)))
+    return tuple(dict.fromkeys([value for value in ids if isinstance(value, str)]))
