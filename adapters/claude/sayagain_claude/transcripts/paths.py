@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,13 +19,17 @@ __all__ = [
     "SubagentFiles",
     "config_dir",
     "find",
+    "folder_name",
     "is_session_id",
     "list_subagents",
+    "preference",
     "project_folders",
     "subagent_files",
 ]
 
 _SESSION_ID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_NO_ALNUM: Final = re.compile(r"[^A-Za-z0-9]")
+_FOLDER_NAME_LENGTH: Final = 200
 _AGENT_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -51,24 +55,44 @@ def is_session_id(session_id: str) -> bool:
     return _SESSION_ID.fullmatch(session_id) is not None
 
 
-def project_folders(config: Path) -> list[Path]:
+def folder_name(cwd: str) -> str:
+    """The name of a cwd's project folder, or how it begins: the CLI cuts it at 200 characters and adds a hash.
+
+    Everything but ASCII letters and digits becomes a hyphen, one for each UTF-16 code unit (measured: it is a
+    JavaScript regular expression).
+    """
+    units = (("-" if ord(char) < 0x10000 else "--") if _NO_ALNUM.match(char) else char for char in cwd)
+    return "".join(units)[:_FOLDER_NAME_LENGTH]
+
+
+def project_folders(config: Path, cwds: Collection[str] | None = None) -> list[Path]:
     """All project folders, symlinked ones resolved and each once; empty when there are none yet.
 
-    Raises :class:`~sayagain.errors.HistoryUnreadable` when they cannot be listed: that is not the same as none.
+    ``cwds`` leaves out folders that by their name (their own, or a link's) cannot be those of any of these. Raises
+    :class:`~sayagain.errors.HistoryUnreadable` when they cannot be listed: that is not the same as none.
     """
+    wanted = None if cwds is None else tuple(folder_name(cwd) for cwd in cwds)
     folders: dict[Path, None] = {}
     try:
         with os.scandir(config / "projects") as entries:
             for entry in entries:
-                if entry.is_symlink():
-                    folders[Path(os.path.realpath(entry.path))] = None
-                else:
-                    folders[Path(entry.path)] = None
+                path = Path(os.path.realpath(entry.path) if entry.is_symlink() else entry.path)
+                if wanted is None or any(_is_folder_of(name, wanted) for name in (entry.name, path.name)):
+                    folders[path] = None
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise HistoryUnreadable(f"The project folders cannot be listed: {error.strerror}") from error
     return list(folders)
+
+
+def _is_folder_of(name: str, wanted: tuple[str, ...]) -> bool:
+    return name in wanted if len(name) <= _FOLDER_NAME_LENGTH else name[:_FOLDER_NAME_LENGTH] in wanted
+
+
+def preference(status: os.stat_result) -> tuple[bool, bool, int, int]:
+    """Orders files of one session that lie in several folders; the greatest is the session (see :func:`find`)."""
+    return (stat.S_ISREG(status.st_mode), status.st_size > 0, status.st_mtime_ns, status.st_size)
 
 
 def find(session_id: str, config: Path) -> Path | None:
@@ -82,7 +106,7 @@ def find(session_id: str, config: Path) -> Path | None:
     if not is_session_id(session_id):
         return None
     name = f"{session_id}.jsonl"
-    found: list[tuple[bool, bool, int, int, Path]] = []
+    found: list[tuple[tuple[bool, bool, int, int], Path]] = []
     denied: OSError | None = None
     for folder in project_folders(config):
         path = folder / name
@@ -93,9 +117,9 @@ def find(session_id: str, config: Path) -> Path | None:
         except OSError as error:
             denied = error
             continue
-        found.append((stat.S_ISREG(status.st_mode), status.st_size > 0, status.st_mtime_ns, status.st_size, path))
+        found.append((preference(status), path))
     if found:
-        return max(found)[-1]
+        return max(found)[1]
     if denied is not None:
         raise HistoryUnreadable(f"A project folder cannot be looked into: {denied.strerror}") from denied
     return None

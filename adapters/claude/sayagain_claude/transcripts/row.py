@@ -65,8 +65,8 @@ def _content(row: Row) -> object:
     return _mapping(row.get("message")).get("content")
 
 
-def _blocks(row: Row) -> list[Mapping[str, Any]]:
-    return [_mapping(block) for block in _list(_content(row))]
+def _blocks(content: object) -> list[Mapping[str, Any]]:
+    return [_mapping(block) for block in _list(content)]
 
 
 def _attachment(row: Row) -> Mapping[str, Any]:
@@ -74,14 +74,15 @@ def _attachment(row: Row) -> Mapping[str, Any]:
 
 
 def row_text(row: Row) -> str:
-    """The text of a user or assistant row: its string content, or its text blocks, joined by newlines."""
-    content = _content(row)
+    """The text of a user, assistant, system or folded-prompt row: a string, or its text blocks joined by newlines."""
+    kind = row.get("type")
+    if kind == "attachment":
+        content = _attachment(row).get("prompt")
+    else:
+        content = row.get("content") if kind == "system" else _content(row)
     if isinstance(content, str):
         return content
-    blocks = (
-        cast("Mapping[str, Any]", block) for block in cast("Sequence[object]", content) if isinstance(block, dict)
-    )
-    texts = (block.get("text") for block in blocks if block.get("type") == "text")
+    texts = (block.get("text") for block in _blocks(content) if block.get("type") == "text")
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
@@ -98,7 +99,8 @@ def _is_system(row: Row, subtype: str) -> bool:
 
 
 def _has_tool_result(row: Row) -> bool:
-    return any(block.get("type") == "tool_result" for block in _blocks(row))
+    content = _content(row)
+    return type(content) is list and any(block.get("type") == "tool_result" for block in _blocks(content))
 
 
 def _starts(row: Row, *beginnings: str) -> bool:
@@ -179,11 +181,14 @@ def row_message_ids(row: Row) -> tuple[str, ...]:
     if kind == "user":
         if _has_tool_result(row):
             return ()
-        ids = [row.get("uuid"), row.get("sentAsUuid"), *_list(row.get("mergedSendUuids"))]
+        ids = [row.get("uuid")]
+        if "sentAsUuid" in row or "mergedSendUuids" in row:
+            ids += [row.get("sentAsUuid"), *_list(row.get("mergedSendUuids"))]
     elif kind == "attachment":
         ids = [_attachment(row).get("source_uuid")]
     elif kind == "system":
         ids = [row.get("submitUuid")]
     else:
         return ()
-    return tuple(dict.fromkeys([value for value in ids if isinstance(value, str)]))
+    strings = [value for value in ids if isinstance(value, str)]
+    return tuple(dict.fromkeys(strings) if len(strings) > 1 else strings)
