@@ -1,0 +1,150 @@
+"""What Claude Code writes for the model, and must not reach the user; live or in replay.
+
+One table per place where such text appears, each pattern with the fact behind it (measured on 2.1.332 unless marked
+**code**, read in the binary). Structured results and row flags are asked first, by the callers: text is matched only
+where nothing else tells, so a file or a prompt that merely quotes these words keeps them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = [
+    "NO_RESPONSE",
+    "cancelled_result",
+    "command_line",
+    "command_output",
+    "is_launch_note",
+    "only_reminders",
+    "subagent_report",
+    "summary_text",
+    "tool_text",
+]
+
+NO_RESPONSE: Final = "No response requested."
+"""The filler answer that a resumed CLI writes after an unanswered prompt (model ``<synthetic>``)."""
+
+# Results of calls that a user or the CLI stopped. The whole result is such a text: nothing of it is output.
+_CANCELLED: Final = (
+    "The user doesn't want to proceed with this tool use.",  # refused, or interrupted while it ran
+    "The user doesn't want to take this action right now.",  # code: refused outside of a prompt
+    "[Request interrupted by user",  # an interrupt while the call was prepared
+    "[Tool call skipped:",  # code: the turn ended before the call's turn came
+    "[Tool call not completed:",  # code: an approval that nobody gave
+    "[Tool call did not complete:",  # code: the turn ended to deliver another message
+)
+
+# Results of calls whose outcome nobody knows: the process ended first.
+_LOST: Final = (
+    "[Tool call interrupted:",  # added by the next resume after a kill
+    "[Tool call result not in this copy:",  # code: a copy of a running session
+    "[Agent call interrupted:",  # code: the same for a subagent
+    "[Request interrupted: the session ended",  # code
+    "[This turn ended before it finished.]",  # code
+)
+
+_REMINDER: Final = r"<system-reminder>(?:(?!<system-reminder>).)*?</system-reminder>"
+_TRAILING_REMINDERS: Final = re.compile(rf"(?:\s*{_REMINDER})+\s*\Z", re.DOTALL)
+_ONLY_REMINDERS: Final = re.compile(rf"\s*(?:{_REMINDER}\s*)+", re.DOTALL)
+_ERROR: Final = re.compile(r"\A\s*<tool_use_error>(.*)</tool_use_error>\s*\Z", re.DOTALL)
+
+_NOTES: Final = (
+    # An empty result, for the model, which must not see an empty block.
+    re.compile(r"\A\([\w.:-]+ completed with no output\)\Z"),
+    # A command in the background; its output goes to a file that only the model is told of.
+    re.compile(
+        r"\ACommand (?:running in background with ID|was manually backgrounded|did not complete within).*\Z", re.DOTALL
+    ),
+    # A file that the model has read before; the content is in its context, not here.
+    re.compile(r"\A(?:File unchanged since last read|Wasted call).*\Z", re.DOTALL),
+    # The launch of a background subagent: "internal metadata", says the text itself.
+    re.compile(r"\AAsync agent launched successfully\..*\Z", re.DOTALL),
+)
+
+_TOOLS_USED: Final = re.compile(r"\s*<tools-used-before-summary>[^<]*</tools-used-before-summary>[ \t]*\n?\s*")
+_HAND_BACK: Final = "[Subagent hand-back]"
+_HAND_BACK_START: Final = "The report follows:\n"
+_HAND_BACK_TRAILER: Final = re.compile(r"\n(?:agentId: [^\n]*\(use SendMessage|<usage>).*\Z", re.DOTALL)
+
+_SUMMARY_HEAD: Final = "This session is being continued from a previous conversation that ran out of context."
+_SUMMARY_START: Final = re.compile(r"\A.*?(?:\n|\A)Summary:\n", re.DOTALL)
+_SUMMARY_TAILS: Final = (
+    "\n\nIf you need specific details from before compaction",
+    "\n\nContinue the conversation from where it left off",
+    "\nContinue the conversation from where it left off",
+    "\n\nThe messages after this summary",
+)
+
+_COMMAND_NAME: Final = re.compile(r"<command-name>\s*(/?[^<]*?)\s*</command-name>")
+_COMMAND_ARGS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
+_OUTPUT: Final = re.compile(r"\A\s*<local-command-(stdout|stderr)>(.*)</local-command-\1>\s*\Z", re.DOTALL)
+
+
+def cancelled_result(text: str) -> str | None:
+    """The status that a harness text standing for a whole result means: ``cancelled``, ``failed`` or ``None``."""
+    if text.startswith(_CANCELLED):
+        return "cancelled"
+    return "failed" if text.startswith(_LOST) else None
+
+
+def tool_text(text: str) -> str:
+    """The part of a tool's text result that is output; empty when all of it was written for the model."""
+    error = _ERROR.match(text)
+    if error:
+        text = error[1]
+    if "</system-reminder>" in text:
+        text = _TRAILING_REMINDERS.sub("", text)
+    if any(note.match(text) for note in _NOTES):
+        return ""
+    return text
+
+
+def is_launch_note(text: str) -> bool:
+    """Whether a subagent's result only says that it was launched in the background."""
+    return _NOTES[-1].match(text) is not None
+
+
+def only_reminders(text: str) -> bool:
+    """Whether a text block holds nothing but reminders: older versions put them among a user's blocks."""
+    return "<system-reminder>" in text and _ONLY_REMINDERS.fullmatch(text) is not None
+
+
+def subagent_report(text: str) -> str:
+    """What a subagent reported to its parent, without the frame, indentation and trailer around it.
+
+    The frame indents each line of the report by two spaces and ends with the agent's id and its usage.
+    """
+    text = _TOOLS_USED.sub("", text, count=1) if text.lstrip().startswith("<tools-used-before-summary>") else text
+    if text.startswith(_HAND_BACK):
+        _, found, report = text.partition(_HAND_BACK_START)
+        if found:
+            report = _HAND_BACK_TRAILER.sub("", report)
+            return "\n".join(line.removeprefix("  ") for line in report.split("\n"))
+    return _HAND_BACK_TRAILER.sub("", text)
+
+
+def summary_text(text: str) -> str:
+    """The summary in a compaction's message, without the instructions to the model around it."""
+    if not text.startswith(_SUMMARY_HEAD):
+        return text.strip()
+    text = _SUMMARY_START.sub("", text, count=1)
+    for tail in _SUMMARY_TAILS:
+        text, _, _ = text.partition(tail)
+    return text.strip()
+
+
+def command_line(text: str) -> str | None:
+    """``/name arguments`` from the markup that a local command is stored with; ``None`` for anything else."""
+    name = _COMMAND_NAME.search(text)
+    if name is None or not name[1]:
+        return None
+    args = _COMMAND_ARGS.search(text)
+    line = name[1] if name[1].startswith("/") else f"/{name[1]}"
+    return f"{line} {args[1].strip()}" if args and args[1].strip() else line
+
+
+def command_output(text: str) -> str | None:
+    """What a local command printed; ``None`` when the text is no such output."""
+    match = _OUTPUT.match(text)
+    return match[2].strip() if match else None

@@ -1,0 +1,450 @@
+"""Live frames of one session as runtime events.
+
+Pure: a frame in, events out, no I/O and no clock. The state is what open blocks, open tool calls and known children
+need; a finished message or call leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sayagain.identity import child_session_id
+from sayagain.runtime import ChildAnnounced, Foreground, RuntimeEvent, Update
+from sayagain_claude.transcripts.row import RowKind, classify
+from sayagain_claude.translate import harness, results, subagents, tools
+from sayagain_claude.translate.blocks import (
+    Block,
+    Json,
+    as_list,
+    as_mapping,
+    as_text,
+    clean_text,
+    plain_text,
+    text_block,
+)
+from sayagain_claude.translate.compactions import compaction
+from sayagain_claude.translate.messages import SYNTHETIC, RunKind, Runs, api_message_id
+from sayagain_claude.translate.notices import Notices
+from sayagain_claude.translate.plans import Plans
+from sayagain_claude.translate.usage import UsageMeter
+
+__all__ = ["LiveTranslator"]
+
+_CHUNK: Final[dict[RunKind, str]] = {
+    "agent_message": "agent_message_chunk",
+    "agent_thought": "agent_thought_chunk",
+}
+_BLOCK_KINDS: Final[dict[str, RunKind]] = {"text": "agent_message", "thinking": "agent_thought"}
+_INTERACTIVE: Final = frozenset({"AskUserQuestion", "ExitPlanMode"})
+"""Tools that wait for the user in every permission mode (``requires_user_interaction``)."""
+
+
+@dataclass(slots=True)
+class _Streamed:
+    """A text or thinking block as it streamed, until the whole frame of it claims it."""
+
+    kind: RunKind
+    parts: list[str] = field(default_factory=list[str])
+    run_id: str | None = None
+
+
+@dataclass(slots=True)
+class _Stream:
+    """What one session's agent is just saying."""
+
+    runs: Runs = field(default_factory=lambda: Runs(""))
+    open: _Streamed | None = None
+    unclaimed: deque[_Streamed] = field(default_factory=deque[_Streamed])
+
+
+@dataclass(slots=True)
+class _Call:
+    session_id: str
+    block: Json
+    running: bool = False
+
+
+@dataclass(slots=True)
+class _Child:
+    session_id: str
+    parent_id: str
+    running: bool = True
+    prompted: bool = False
+
+
+class LiveTranslator:
+    """Turns the frames of one CLI process into events of the session and its children.
+
+    Fed with every stdout frame except control traffic and ``transcript_mirror``. The root's own state, insertions and
+    rejections are not its business: ``Foreground`` comes for children only.
+    """
+
+    def __init__(self, session_id: str, cwd: str) -> None:
+        self._session_id = session_id
+        self._cwd = cwd
+        self._streams: dict[str, _Stream] = {session_id: _Stream()}
+        self._calls: dict[str, _Call] = {}
+        self._children: dict[str, _Child] = {}
+        self._child_of_call: dict[str, str] = {}
+        self._compaction: str | None = None
+        self._unasked = False
+        self._usage = UsageMeter()
+        self._notices = Notices()
+        self._plans = Plans()
+
+    def frame(self, frame: Mapping[str, Any]) -> list[RuntimeEvent]:
+        """The events of one frame, in order. Frames of unknown types and malformed ones give none."""
+        match frame.get("type"):
+            case "stream_event":
+                return self._stream_event(frame)
+            case "assistant":
+                return self._assistant(frame)
+            case "user":
+                return self._user(frame)
+            case "system":
+                return self._system(frame)
+            case "result":
+                return self._result(frame)
+            case "rate_limit_event":
+                return self._updates(self._session_id, self._notices.rate_limit(frame))
+            case "tool_progress":
+                return self._running(as_text(frame.get("tool_use_id")))
+            case _:
+                return []
+
+    def permitted(self, tool_call_id: str) -> list[RuntimeEvent]:
+        """The user allowed the call: it runs now. To be called when the control response was written."""
+        return self._running(tool_call_id)
+
+    def session_of(self, agent_id: str | None) -> str:
+        """The session of an ``agent_id``, as permission requests carry it; the root's for ``None``."""
+        child = self._children.get(agent_id) if agent_id else None
+        return child.session_id if child else self._session_id
+
+    def tool_use(self, tool_call_id: str) -> Json | None:
+        """The ``tool_use`` block of a call that has no result yet: a permission request may lack its input."""
+        call = self._calls.get(tool_call_id)
+        return call.block if call else None
+
+    def close_calls(self, status: str) -> list[RuntimeEvent]:
+        """End every call that has no result, children's too, and every child: the process is gone.
+
+        ``status`` is ``failed`` or ``cancelled``.
+        """
+        events = self._close_calls(None, status)
+        for agent_id in list(self._children):
+            events += self._child_ended(agent_id, "killed" if status == "cancelled" else "failed", None)
+        return events
+
+    # Messages
+
+    def _stream_event(self, frame: Json) -> list[RuntimeEvent]:
+        event = as_mapping(frame.get("event"))
+        stream = self._streams[self._session_id]
+        match event.get("type"):
+            case "content_block_delta":
+                open_ = stream.open
+                if open_ is None:
+                    return []
+                delta = as_mapping(event.get("delta"))
+                text = delta.get("text" if open_.kind == "agent_message" else "thinking")
+                return self._delta(stream, open_, text) if isinstance(text, str) else []
+            case "content_block_start":
+                block = as_mapping(event.get("content_block"))
+                kind = _BLOCK_KINDS.get(as_text(block.get("type")))
+                if kind is None:
+                    stream.open = None
+                    return self._opened(stream, block)
+                stream.open = _Streamed(kind)
+                stream.unclaimed.append(stream.open)
+                first = block.get("text" if kind == "agent_message" else "thinking")
+                return self._delta(stream, stream.open, first) if isinstance(first, str) and first else []
+            case "content_block_stop":
+                stream.open = None
+            case "message_start":
+                message = as_mapping(event.get("message"))
+                stream.runs = Runs(as_text(message.get("id")))
+                stream.open = None
+                stream.unclaimed.clear()
+                self._usage.message_started(message)
+            case "message_delta":
+                return self._update(self._session_id, self._usage.message_ended(as_mapping(event.get("usage"))))
+            case _:
+                pass
+        return []
+
+    def _delta(self, stream: _Stream, block: _Streamed, text: str) -> list[RuntimeEvent]:
+        block.parts.append(text)
+        if block.run_id is None:
+            # A block of blanks alone is not stored (code), so blanks wait for what follows them.
+            if not text or text.isspace():
+                return []
+            text = "".join(block.parts)
+            block.run_id = stream.runs.run(block.kind)
+        return [
+            Update(
+                self._session_id,
+                {
+                    "sessionUpdate": _CHUNK[block.kind],
+                    "messageId": block.run_id,
+                    "content": {"type": "text", "text": clean_text(text)},
+                },
+            )
+        ]
+
+    def _opened(self, stream: _Stream, block: Json) -> list[RuntimeEvent]:
+        if block.get("type") == "redacted_thinking":
+            return []
+        stream.runs.separate()
+        call_id = as_text(block.get("id"))
+        if block.get("type") != "tool_use" or not call_id:
+            return []
+        self._calls[call_id] = _Call(self._session_id, block)
+        return [Update(self._session_id, tools.opened(call_id, as_text(block.get("name"))))]
+
+    def _assistant(self, frame: Json) -> list[RuntimeEvent]:
+        message = as_mapping(frame.get("message"))
+        events, session_id = self._owner(frame)
+        stream = self._streams.setdefault(session_id, _Stream())
+        message_id = api_message_id(message, frame.get("uuid"))
+        if stream.runs.message_id != message_id:
+            stream.runs = Runs(message_id)
+            stream.unclaimed.clear()
+        synthetic = message.get("model") == SYNTHETIC
+        for block in map(as_mapping, as_list(message.get("content"))):
+            kind = as_text(block.get("type"))
+            if kind == "tool_use":
+                events += self._tool_use(session_id, stream, block)
+            elif kind in _BLOCK_KINDS:
+                text = as_text(block.get("text" if kind == "text" else "thinking"))
+                if synthetic:
+                    text = "" if text == harness.NO_RESPONSE else text.strip()
+                events += self._whole(session_id, stream, _BLOCK_KINDS[kind], text)
+            elif kind != "redacted_thinking":
+                stream.runs.separate()
+        return events
+
+    def _whole(self, session_id: str, stream: _Stream, kind: RunKind, text: str) -> list[RuntimeEvent]:
+        """What a whole block adds to what was streamed of it: mostly nothing."""
+        run_id = None
+        while stream.unclaimed:
+            streamed = stream.unclaimed.popleft()
+            if streamed.kind == kind:
+                if streamed.run_id is not None:
+                    shown = clean_text("".join(streamed.parts))
+                    text = text[len(shown) :] if text.startswith(shown) else ""
+                    run_id = streamed.run_id
+                break
+        if not text or (run_id is None and text.isspace()):
+            return []
+        update: Block = {
+            "sessionUpdate": _CHUNK[kind],
+            "messageId": run_id or stream.runs.run(kind),
+            "content": text_block(text),
+        }
+        return [Update(session_id, update)]
+
+    # Tool calls
+
+    def _tool_use(self, session_id: str, stream: _Stream, block: Json) -> list[RuntimeEvent]:
+        call_id = as_text(block.get("id"))
+        if not call_id:
+            return []
+        known = self._calls.get(call_id)
+        update = tools.started(block, self._cwd)
+        if known is None:
+            stream.runs.separate()
+            update["status"] = "pending"
+        call = _Call(session_id, block)
+        if self._unasked and block.get("name") not in _INTERACTIVE:
+            # Nothing is asked in this mode: what is complete runs.
+            call.running = True
+            update["status"] = "in_progress"
+        self._calls[call_id] = call
+        return [Update(session_id, update)]
+
+    def _running(self, call_id: str, child_id: str | None = None) -> list[RuntimeEvent]:
+        call = self._calls.get(call_id)
+        if call is None or (call.running and child_id is None):
+            return []
+        update: Block = {"sessionUpdate": "tool_call_update", "toolCallId": call_id}
+        if not call.running:
+            update["status"] = "in_progress"
+            call.running = True
+        if child_id is not None:
+            update["content"] = [subagents.session_reference(child_id)]
+        return [Update(call.session_id, update)]
+
+    def _tool_results(self, session_id: str, frame: Json) -> list[RuntimeEvent]:
+        events: list[RuntimeEvent] = []
+        for found in results.tool_results(frame):
+            call = self._calls.pop(found.tool_call_id, None)
+            block = call.block if call else None
+            result = results.with_child(found, self._child_of_call.get(found.tool_call_id))
+            update = results.finished(block, result, self._cwd)
+            owner = call.session_id if call else session_id
+            events.append(Update(owner, update))
+            if block is not None:
+                events += self._updates(owner, self._plans.finished(owner, block, result, update["status"]))
+        return events
+
+    def _close_calls(self, session_id: str | None, status: str) -> list[RuntimeEvent]:
+        events: list[RuntimeEvent] = []
+        for call_id, call in list(self._calls.items()):
+            if session_id is None or call.session_id == session_id:
+                del self._calls[call_id]
+                update = {"sessionUpdate": "tool_call_update", "toolCallId": call_id, "status": status}
+                events.append(Update(call.session_id, update))
+        return events
+
+    # Users
+
+    def _user(self, frame: Json) -> list[RuntimeEvent]:
+        if frame.get("isReplay") is True:
+            return []  # the root's own prompts: reported when they are stored, by the session
+        events, session_id = self._owner(frame)
+        kind = classify(frame)
+        if kind is RowKind.TOOL_RESULT:
+            return events + self._tool_results(session_id, frame)
+        text = plain_text(as_mapping(frame.get("message")).get("content"))
+        if session_id == self._session_id:
+            compaction_id, self._compaction = self._compaction, None
+            if compaction_id and frame.get("isSynthetic") is True:
+                events.append(Update(session_id, compaction(compaction_id, text)))
+            return events
+        if kind is RowKind.PROMPT and frame.get("isSynthetic") is not True and text.strip():
+            child = self._children[as_text(frame.get("agent_id"))]
+            if child.prompted:
+                # The task itself was reported when the child was announced; later messages have ids of their own.
+                if child.session_id not in self._streams:
+                    return events
+                message_id = as_text(frame.get("uuid"))
+                update: Block = {
+                    "sessionUpdate": "user_message",
+                    "messageId": message_id,
+                    "content": [text_block(text)],
+                }
+                events.append(Update(session_id, update))
+            else:
+                child.prompted = True
+                events.append(Update(session_id, subagents.prompt_message(session_id, text)))
+        return events
+
+    # Children
+
+    def _owner(self, frame: Json) -> tuple[list[RuntimeEvent], str]:
+        """The session that a frame belongs to, and its announcement when it was not announced yet."""
+        agent_id = as_text(frame.get("agent_id"))
+        parent_call = as_text(frame.get("parent_tool_use_id"))
+        if not agent_id:
+            return [], self._child_of_call.get(parent_call, self._session_id)
+        child = self._children.get(agent_id)
+        if child:
+            return [], child.session_id
+        call = self._calls.get(parent_call)
+        parent_id = call.session_id if call else self._session_id
+        title = as_text(frame.get("task_description"))
+        events = self._announce(agent_id, parent_id, parent_call, title, as_text(frame.get("subagent_type")))
+        return events, self._children[agent_id].session_id
+
+    def _announce(
+        self, agent_id: str, parent_id: str, call_id: str, title: str, description: str
+    ) -> list[RuntimeEvent]:
+        child_id = child_session_id(self._session_id, agent_id)
+        self._children[agent_id] = _Child(child_id, parent_id)
+        update = subagents.announcement(child_id, title, description, {"state": "running"})
+        events: list[RuntimeEvent] = [ChildAnnounced(parent_id, child_id, update), Foreground(child_id, "running")]
+        if call_id:
+            self._child_of_call[call_id] = child_id
+            events += self._running(call_id, child_id)
+        return events
+
+    def _task_started(self, frame: Json) -> list[RuntimeEvent]:
+        agent_id, call_id = as_text(frame.get("task_id")), as_text(frame.get("tool_use_id"))
+        if frame.get("task_type") != "local_agent" or not agent_id:
+            return self._running(call_id)
+        child = self._children.get(agent_id)
+        if child is None:
+            parent_id = self.session_of(as_text(frame.get("parent_task_id")) or None)
+            title, kind = as_text(frame.get("description")), as_text(frame.get("subagent_type"))
+            events = self._announce(agent_id, parent_id, call_id, title, kind)
+            child = self._children[agent_id]
+        elif not child.running:
+            child.running = True
+            state: Block = {"state": "running"}
+            return [
+                Update(child.parent_id, subagents.state_mirror(child.session_id, state)),
+                Foreground(child.session_id, "running"),
+            ]
+        else:
+            events = []
+        prompt = as_text(frame.get("prompt"))
+        if prompt.strip() and not child.prompted:
+            child.prompted = True
+            events.append(Update(child.session_id, subagents.prompt_message(child.session_id, prompt)))
+        return events
+
+    def _child_ended(self, agent_id: str, status: str, error: str | None) -> list[RuntimeEvent]:
+        child = self._children.get(agent_id)
+        reason = subagents.STOP_REASONS.get(status)
+        if child is None or reason is None or not child.running:
+            return []
+        child.running = False
+        self._streams.pop(child.session_id, None)
+        events = self._close_calls(child.session_id, "failed" if reason == "error" else "cancelled")
+        fault = {"code": -32603, "message": error or "The subagent failed"} if reason == "error" else None
+        state: Block = {"state": "idle", "stopReason": reason}
+        if fault:
+            state["error"] = fault
+        events.append(Update(child.parent_id, subagents.state_mirror(child.session_id, state)))
+        events.append(Foreground(child.session_id, "idle", stop_reason=reason, error=fault))
+        return events
+
+    # The session
+
+    def _system(self, frame: Json) -> list[RuntimeEvent]:
+        subtype = as_text(frame.get("subtype"))
+        mode = frame.get("permissionMode")
+        if isinstance(mode, str) and subtype in ("init", "status"):
+            self._unasked = mode == "bypassPermissions"
+        match subtype:
+            case "task_started":
+                return self._task_started(frame)
+            case "task_updated":
+                patch = as_mapping(frame.get("patch"))
+                return self._child_ended(
+                    as_text(frame.get("task_id")), as_text(patch.get("status")), as_text(patch.get("error"))
+                )
+            case "task_notification":
+                return self._child_ended(as_text(frame.get("task_id")), as_text(frame.get("status")), None)
+            case "session_title_changed":
+                title = as_text(frame.get("title"))
+                return self._update(self._session_id, {"sessionUpdate": "session_info_update", "title": title or None})
+            case "compact_boundary":
+                return self._compacted(frame)
+            case _:
+                return self._updates(self._session_id, self._notices.system(subtype, frame))
+
+    def _compacted(self, frame: Json) -> list[RuntimeEvent]:
+        compaction_id = as_text(frame.get("uuid"))
+        if not compaction_id:
+            return []
+        self._compaction = compaction_id
+        usage = self._usage.compacted(as_mapping(frame.get("compact_metadata")))
+        return self._update(self._session_id, compaction(compaction_id, None)) + self._update(self._session_id, usage)
+
+    def _result(self, frame: Json) -> list[RuntimeEvent]:
+        # A turn leaves no call of its own open; one that streamed when it was interrupted never gets a result.
+        aborted = as_text(frame.get("terminal_reason")).startswith("aborted")
+        events = self._close_calls(self._session_id, "cancelled" if aborted else "failed")
+        self._streams[self._session_id].unclaimed.clear()
+        return events + self._update(self._session_id, self._usage.turn_ended(frame))
+
+    def _update(self, session_id: str, update: Block | None) -> list[RuntimeEvent]:
+        return [] if update is None else [Update(session_id, update)]
+
+    def _updates(self, session_id: str, updates: list[Block]) -> list[RuntimeEvent]:
+        return [Update(session_id, update) for update in updates]

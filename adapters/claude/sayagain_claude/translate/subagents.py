@@ -1,0 +1,51 @@
+"""Subagent sessions: their announcements, their prompts' ids and how their work ended."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sayagain_claude.translate.blocks import Block, text_block
+
+__all__ = ["STOP_REASONS", "announcement", "prompt_message", "session_reference", "state_mirror"]
+
+STOP_REASONS: Final[dict[str, str]] = {
+    "completed": "end_turn",
+    "failed": "error",
+    "killed": "cancelled",
+    "stopped": "cancelled",
+}
+"""The final statuses of a task (``task_updated``, ``task_notification``) as stop reasons."""
+
+
+def announcement(child_id: str, title: str, description: str, state: Block | None) -> Block:
+    """The ``subagent_update`` for the parent's stream (SUB-1).
+
+    ``capabilities`` is empty: a client may not change a child, since the CLI cannot stop exactly one of them through
+    what is used here (SUB-5).
+    """
+    update: Block = {"sessionUpdate": "subagent_update", "sessionId": child_id, "capabilities": {}}
+    if title:
+        update["title"] = title
+    if description:
+        update["description"] = description
+    if state is not None:
+        update["state"] = state
+    return update
+
+
+def state_mirror(child_id: str, state: Block) -> Block:
+    """The child's state on its parent's association (SUB-6)."""
+    return {"sessionUpdate": "subagent_update", "sessionId": child_id, "state": state}
+
+
+def prompt_message(child_id: str, prompt: str) -> Block:
+    """The task that a child was given, as its first user message.
+
+    Its id is made from the child's: frames of a background child never carry the stored row's uuid (measured).
+    """
+    return {"sessionUpdate": "user_message", "messageId": f"{child_id}:prompt", "content": [text_block(prompt)]}
+
+
+def session_reference(child_id: str) -> Block:
+    """Tool call content that refers to the child (SUB-8)."""
+    return {"type": "session", "sessionId": child_id}
