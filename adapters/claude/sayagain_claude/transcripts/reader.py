@@ -15,19 +15,17 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Final, NamedTuple, cast
 
 from pydantic_core import from_json
 
 from sayagain_claude.transcripts.lines import LINE_LIMIT, blocks
+from sayagain_claude.transcripts.row import Row
 
 __all__ = ["Damaged", "Row", "parse_line", "read_rows"]
-
-Row: TypeAlias = Mapping[str, Any]
-"""A stored row as parsed, in the CLI's own form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +55,8 @@ _OBJECT_START: Final = '{"'
 _EFFORT: Final = 16
 _LEAST_EFFORT: Final = 16
 
+_INSIDE: Final = (",", "}", "]")
+
 
 def read_rows(path: Path, *, end: int | None = None) -> Iterator[Row | Damaged]:
     """The rows of a transcript up to ``end`` bytes (default: its size when it is opened).
@@ -72,7 +72,7 @@ def read_rows(path: Path, *, end: int | None = None) -> Iterator[Row | Damaged]:
             continue
         offset = block.offset
         for line in block.data.split(b"\n"):
-            for item in parse_line(line, offset):
+            for item in parse_line(line, offset) if line else ():
                 if not (block.growing and isinstance(item, Damaged)):
                     yield item
             offset += len(line) + 1
@@ -140,8 +140,9 @@ def _decode(text: str, position: int) -> _Decoded:
 def _find_glued(text: str, position: int) -> int | None:
     """Where a whole record begins behind a torn one; ``None`` when there is none.
 
-    Any object within the torn record looks whole too: only one with the fields of a record, and with nothing or
-    another record behind it, is taken. What a tool or a prompt quotes is in a string, where it cannot be mistaken.
+    Any object within the torn record looks whole too: only one with the fields of a record, and with nothing behind
+    it that says that it lies in another value, is taken. What a tool or a prompt quotes is in a string, where it
+    cannot be mistaken.
     """
     last = text.rfind('"sessionId"')
     effort = _EFFORT * len(text)
@@ -150,7 +151,7 @@ def _find_glued(text: str, position: int) -> int | None:
         if position < 0:
             break
         decoded = _decode(text, position)
-        if decoded.whole and _is_record(decoded.value) and text[decoded.end : decoded.end + 1] in ("", "{", " "):
+        if decoded.whole and _is_record(decoded.value) and text[decoded.end : decoded.end + 1] not in _INSIDE:
             return position
         effort -= max(decoded.end - position, _LEAST_EFFORT)
         position = decoded.end if decoded.whole else position + 1

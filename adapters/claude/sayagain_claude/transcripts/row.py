@@ -1,7 +1,7 @@
 """What a stored row is: one table of predicates, each with the fact behind it.
 
-Pure, and without I/O. The first predicate that holds decides. Measured on Claude Code 2.1.332; older rows that lack a
-field are told by their content.
+Pure, and without I/O. The first predicate of the row's type that holds decides. Measured on Claude Code
+2.1.332; older rows that lack a field are told by their content.
 """
 
 from __future__ import annotations
@@ -13,6 +13,11 @@ from typing import Any, Final, TypeAlias, cast
 __all__ = ["Row", "RowKind", "classify", "row_message_ids", "row_text"]
 
 Row: TypeAlias = Mapping[str, Any]
+"""A stored row as parsed, in the CLI's own form."""
+
+_Predicate: TypeAlias = Callable[[Row], bool]
+
+_INTERRUPTIONS: Final = frozenset({"[Request interrupted by user]", "[Request interrupted by user for tool use]"})
 
 
 class RowKind(Enum):
@@ -86,86 +91,89 @@ def row_text(row: Row) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _is_user(row: Row) -> bool:
-    return row.get("type") == "user"
-
-
-def _is_assistant(row: Row) -> bool:
-    return row.get("type") == "assistant"
-
-
-def _is_system(row: Row, subtype: str) -> bool:
-    return row.get("type") == "system" and row.get("subtype") == subtype
-
-
 def _has_tool_result(row: Row) -> bool:
     content = _content(row)
-    return type(content) is list and any(block.get("type") == "tool_result" for block in _blocks(content))
+    return not isinstance(content, str) and any(block.get("type") == "tool_result" for block in _blocks(content))
 
 
 def _starts(row: Row, *beginnings: str) -> bool:
     return row_text(row).lstrip().startswith(beginnings)
 
 
+def _is_true(name: str) -> _Predicate:
+    return lambda row: row.get(name) is True
+
+
+def _always(_row: Row) -> bool:
+    return True
+
+
 def _is_submitted(row: Row) -> bool:
-    # Only what a client sent over stdin has both, so a prompt that quotes the harness's markup stays a prompt.
-    return row.get("promptSource") == "sdk" and row.get("uuid") is not None and row.get("isMeta") is not True
+    return row.get("promptSource") == "sdk" and row.get("isMeta") is not True
 
 
 def _is_task_notification(row: Row) -> bool:
     return _mapping(row.get("origin")).get("kind") == "task-notification" or _starts(row, "<task-notification>")
 
 
-_KINDS: Final[Sequence[tuple[RowKind, Callable[[Row], bool]]]] = (
-    # User rows. Tool results first: most frequent, and nothing else has such a block.
-    (RowKind.TOOL_RESULT, lambda row: _is_user(row) and _has_tool_result(row)),
-    (RowKind.COMPACT_SUMMARY, lambda row: _is_user(row) and row.get("isCompactSummary") is True),
-    (RowKind.PROMPT, lambda row: _is_user(row) and _is_submitted(row)),
-    (RowKind.TASK_NOTIFICATION, lambda row: _is_user(row) and _is_task_notification(row)),
-    (RowKind.META, lambda row: _is_user(row) and row.get("isMeta") is True),
-    (RowKind.COMMAND, lambda row: _is_user(row) and _starts(row, "<command-name>", "<command-message>")),
-    (
-        RowKind.COMMAND_OUTPUT,
-        lambda row: _is_user(row) and _starts(row, "<local-command-stdout>", "<local-command-stderr>"),
+def _is_folded_prompt(row: Row) -> bool:
+    attachment = _attachment(row)
+    return isinstance(attachment.get("source_uuid"), str) and attachment.get("commandMode") != "task-notification"
+
+
+def _is_no_response(row: Row) -> bool:
+    return (
+        _mapping(row.get("message")).get("model") == "<synthetic>" and row_text(row).strip() == "No response requested."
+    )
+
+
+_KINDS: Final[Mapping[str, Sequence[tuple[RowKind, _Predicate]]]] = {
+    "user": (
+        # Most frequent, and nothing else has such a block.
+        (RowKind.TOOL_RESULT, _has_tool_result),
+        (RowKind.COMPACT_SUMMARY, _is_true("isCompactSummary")),
+        # Only what a client sent over stdin is marked so: a prompt that quotes the markup below stays a prompt.
+        (RowKind.PROMPT, _is_submitted),
+        (RowKind.TASK_NOTIFICATION, _is_task_notification),
+        (RowKind.META, _is_true("isMeta")),
+        # A command has its client's id but no promptSource; its text is replaced by markup.
+        (RowKind.COMMAND, lambda row: _starts(row, "<command-name>", "<command-message>")),
+        (RowKind.COMMAND_OUTPUT, lambda row: _starts(row, "<local-command-stdout>", "<local-command-stderr>")),
+        (RowKind.INTERRUPTION, lambda row: row_text(row).strip() in _INTERRUPTIONS),
+        # How the CLI marks what it writes itself; older versions mark less, and are told by their text.
+        (RowKind.META, _is_true("isVisibleInTranscriptOnly")),
+        (RowKind.META, lambda row: row.get("rowSource") == "harness"),
+        (RowKind.META, lambda row: row.get("promptSource") == "system"),
+        (RowKind.META, lambda row: _starts(row, "<local-command-caveat>")),
+        # A user at the CLI's own prompt, or another client.
+        (RowKind.PROMPT, _always),
     ),
-    (RowKind.META, lambda row: _is_user(row) and _starts(row, "<local-command-caveat>")),
-    (RowKind.INTERRUPTION, lambda row: _is_user(row) and _starts(row, "[Request interrupted by user")),
-    # What the CLI says of its own rows where it says it; older versions say less.
-    (RowKind.META, lambda row: _is_user(row) and row.get("isVisibleInTranscriptOnly") is True),
-    (RowKind.META, lambda row: _is_user(row) and row.get("rowSource") == "harness"),
-    (RowKind.META, lambda row: _is_user(row) and row.get("promptSource") == "system"),
-    (RowKind.PROMPT, _is_user),
-    # Answers. Only the CLI itself writes the model "<synthetic>".
-    (RowKind.API_ERROR_MESSAGE, lambda row: _is_assistant(row) and row.get("isApiErrorMessage") is True),
-    (
-        RowKind.NO_RESPONSE,
-        lambda row: (
-            _is_assistant(row)
-            and _mapping(row.get("message")).get("model") == "<synthetic>"
-            and row_text(row).strip() == "No response requested."
-        ),
+    "assistant": (
+        (RowKind.API_ERROR_MESSAGE, _is_true("isApiErrorMessage")),
+        # Only the CLI itself writes the model "<synthetic>".
+        (RowKind.NO_RESPONSE, _is_no_response),
+        (RowKind.ASSISTANT, _always),
     ),
-    (RowKind.ASSISTANT, _is_assistant),
-    # The rest.
-    (
-        RowKind.FOLDED_PROMPT,
-        lambda row: row.get("type") == "attachment" and isinstance(_attachment(row).get("source_uuid"), str),
+    "attachment": (
+        (RowKind.FOLDED_PROMPT, _is_folded_prompt),
+        (RowKind.ATTACHMENT, _always),
     ),
-    (RowKind.ATTACHMENT, lambda row: row.get("type") == "attachment"),
-    (RowKind.COMPACT_BOUNDARY, lambda row: _is_system(row, "compact_boundary")),
-    (
-        RowKind.UNAVAILABLE_COMMAND,
-        lambda row: _is_system(row, "local_command") and isinstance(row.get("submitUuid"), str),
+    "system": (
+        (RowKind.COMPACT_BOUNDARY, lambda row: row.get("subtype") == "compact_boundary"),
+        (RowKind.API_ERROR, lambda row: row.get("subtype") == "api_error"),
+        # The command and its output are rows of the same subtype; the id is on the command's alone.
+        (RowKind.UNAVAILABLE_COMMAND, lambda row: isinstance(row.get("submitUuid"), str)),
+        (RowKind.COMMAND_OUTPUT, lambda row: row.get("subtype") == "local_command"),
+        (RowKind.SYSTEM, _always),
     ),
-    (RowKind.COMMAND_OUTPUT, lambda row: _is_system(row, "local_command")),
-    (RowKind.API_ERROR, lambda row: _is_system(row, "api_error")),
-    (RowKind.SYSTEM, lambda row: row.get("type") == "system"),
-)
+}
 
 
 def classify(row: Row) -> RowKind:
     """The kind of a stored row; :attr:`RowKind.BOOKKEEPING` for every type that is no part of the conversation."""
-    return next((kind for kind, holds in _KINDS if holds(row)), RowKind.BOOKKEEPING)
+    kind = row.get("type")
+    predicates = _KINDS.get(kind, ()) if isinstance(kind, str) else ()
+    return next((kind for kind, holds in predicates if holds(row)), RowKind.BOOKKEEPING)
 
 
 def row_message_ids(row: Row) -> tuple[str, ...]:
