@@ -86,13 +86,21 @@ class RuntimeSession(Protocol):
         """Give one message to the runtime, which is idle; starts it when it is not running.
 
         Returns or raises without proof of storage; :class:`~sayagain.runtime.events.Inserted` or
-        :class:`~sayagain.runtime.events.Rejected` follows exactly once when it returns, never when it raises. Raises
+        :class:`~sayagain.runtime.events.Rejected` follows exactly once when it returns, never when it raises. A
+        :class:`~sayagain.runtime.events.Foreground` of ``idle`` follows either, once the next message may come. Raises
         :class:`~sayagain.errors.AuthRequired` and other faults found before anything could be stored.
         """
         ...
 
     async def withdraw(self, message_id: str) -> bool:
         """Try to take back a submitted message: true when it will never be stored (then no event follows)."""
+        ...
+
+    def snapshot(self) -> Sequence[WireMapping]:
+        """What a client that attaches now is told besides history and state: title, usage, commands, background items.
+
+        Updates of the session itself, in wire form.
+        """
         ...
 
     async def interrupt(self) -> None:

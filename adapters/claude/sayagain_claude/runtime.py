@@ -1,0 +1,162 @@
+"""The Claude Code runtime: sessions that the CLI keeps in its config folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from weakref import WeakSet
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from sayagain.errors import InvalidParams, RuntimeFault, SessionNotFound
+from sayagain.identity import new_session_id
+from sayagain.runtime import HistoryEntry, RuntimeCapabilities, SessionPage, SessionSetup
+from sayagain_claude.account import auth_methods
+from sayagain_claude.executable import find_executable
+from sayagain_claude.history import history
+from sayagain_claude.session import ClaudeSession
+from sayagain_claude.transcripts import copying, ids, listing, paths
+
+__all__ = ["CAPABILITIES", "ClaudeRuntime"]
+
+CAPABILITIES: Final = RuntimeCapabilities(
+    image=True,
+    embedded_context=True,
+    mcp_stdio=True,
+    mcp_http=True,
+    fork=True,
+    delete=True,
+    additional_directories=True,
+    system_prompt_modes=frozenset({"append", "override"}),
+)
+
+LOGOUT_PATIENCE: Final = 30.0
+"""Seconds for ``claude auth logout``, which takes a quarter of one."""
+
+
+class ClaudeRuntime:
+    """Implements ``Runtime``. ``env`` is the environment of every process that it starts."""
+
+    name = "claude"
+    title = "Claude Code"
+    capabilities = CAPABILITIES
+
+    def __init__(self, env: Mapping[str, str] | None = None) -> None:
+        self._env = dict(os.environ if env is None else env)
+        self._config = paths.config_dir(self._env)
+        self._stack = AsyncExitStack()
+        self._sessions: WeakSet[ClaudeSession] = WeakSet()
+        self._tasks: anyio.abc.TaskGroup
+
+    async def __aenter__(self) -> Self:
+        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        with anyio.CancelScope(shield=True):
+            for session in list(self._sessions):
+                await session.close()
+        self._tasks.cancel_scope.cancel()
+        return await self._stack.__aexit__(kind, error, traceback)
+
+    def auth_methods(self, client_capabilities: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        """Claude's terminal logins."""
+        return auth_methods(client_capabilities)
+
+    async def login(self, method_id: str, params: Mapping[str, Any]) -> None:
+        """No login runs in the agent itself: all of Claude's need a terminal (AUT-1)."""
+        raise InvalidParams("methodId", "Claude Code signs in by its terminal methods only")
+
+    async def logout(self) -> None:
+        """``claude auth logout``: removes the stored credentials, not those of the environment."""
+        command = [find_executable(self._env), "auth", "logout"]
+        with anyio.fail_after(LOGOUT_PATIENCE):
+            result = await anyio.run_process(command, env=self._env, check=False)
+        if result.returncode != 0:
+            raise RuntimeFault(f"claude auth logout failed with exit code {result.returncode}")
+
+    async def new(self, setup: SessionSetup) -> ClaudeSession:
+        """A session under an id of ours; its process starts in the background."""
+        session = self._session(new_session_id(), setup, stored=False)
+        session.warm_up()
+        return session
+
+    async def resume(self, session_id: str, setup: SessionSetup) -> ClaudeSession:
+        """A stored session; its process starts in the background, beside a replay."""
+        path = await self._path(session_id)
+        stored = await anyio.to_thread.run_sync(listing.stored_session, path)
+        session = self._session(session_id, setup, stored=True)
+        if stored is not None and stored.title is not None:
+            session.describe({"sessionUpdate": "session_info_update", "title": stored.title})
+        session.warm_up()
+        return session
+
+    async def fork(self, session_id: str, setup: SessionSetup) -> ClaudeSession:
+        """A copy of all that is stored, under an id of ours, made at once: it survives a restart unprompted.
+
+        The CLI's own fork writes nothing before its first prompt, and drops what was compacted (measured).
+        """
+        path = await self._path(session_id)
+        new_id = new_session_id()
+        await anyio.to_thread.run_sync(copying.fork, path, session_id, new_id)
+        session = self._session(new_id, setup, stored=True)
+        session.warm_up()
+        return session
+
+    async def list(self, *, cwd: str | None, cursor: str | None) -> SessionPage:
+        """Stored sessions, newest first."""
+
+        def read() -> SessionPage:
+            return listing.list_sessions(self._config, cwd=cwd, cursor=cursor)
+
+        return await anyio.to_thread.run_sync(read)
+
+    async def delete(self, session_id: str) -> None:
+        """Remove the transcript and all that belongs to it."""
+        path = await anyio.to_thread.run_sync(paths.find, session_id, self._config)
+        if path is not None:
+            await anyio.to_thread.run_sync(copying.delete, path)
+
+    async def history(self, session_id: str, *, live: bool) -> AsyncIterator[HistoryEntry]:
+        """Streamed from the raw transcript, a batch of entries at a time."""
+        path = await self._path(session_id)
+        batches = history(path, session_id, live=live)
+        try:
+            while (batch := await anyio.to_thread.run_sync(next, batches, None)) is not None:
+                for entry in batch:
+                    yield entry
+        finally:
+            batches.close()
+
+    async def message_ids(self, session_id: str) -> Set[str]:
+        """A search of the raw transcript for ids alone."""
+        path = await anyio.to_thread.run_sync(paths.find, session_id, self._config)
+        return set() if path is None else await anyio.to_thread.run_sync(ids.message_ids, path)
+
+    async def _path(self, session_id: str) -> Path:
+        path = await anyio.to_thread.run_sync(paths.find, session_id, self._config)
+        if path is None:
+            raise SessionNotFound(session_id)
+        return path
+
+    def _session(self, session_id: str, setup: SessionSetup, *, stored: bool) -> ClaudeSession:
+        if not Path(setup.cwd).is_dir():
+            raise InvalidParams("cwd", "is no directory")
+        session = ClaudeSession(
+            session_id,
+            setup,
+            executable=find_executable(self._env),
+            env=self._env,
+            stored=stored,
+            tasks=self._tasks,
+        )
+        self._sessions.add(session)
+        return session

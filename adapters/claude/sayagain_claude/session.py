@@ -1,0 +1,419 @@
+"""One Claude Code session: a process when there is work, and the proof of what it stored.
+
+The process is started ahead of the first prompt and again whenever it is gone; the session itself is what is stored.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from sayagain.errors import AuthRequired, PromptRefused, RuntimeDied, RuntimeFault, RuntimeTimeout
+from sayagain.processes.lease import Lease
+from sayagain.processes.spawn import spawn
+from sayagain.protocol.lines import TooLong
+from sayagain.runtime import Ask, AskWithdrawn, RuntimeEvent, SessionSetup, Update
+from sayagain_claude import ownership
+from sayagain_claude.account import signed_in
+from sayagain_claude.command import command_line, environment, mcp_servers
+from sayagain_claude.commands import available_commands, refusal
+from sayagain_claude.control import error_response, success_response, user_frame
+from sayagain_claude.preview import text_before
+from sayagain_claude.process import ClaudeProcess
+from sayagain_claude.transcripts import ids, paths
+from sayagain_claude.translate.blocks import as_mapping
+from sayagain_claude.translate.live import LiveTranslator
+from sayagain_claude.translate.permissions import permission_request, permission_response
+from sayagain_claude.translate.prompts import prompt_content
+from sayagain_claude.turns import Turns
+
+__all__ = ["ClaudeSession"]
+
+logger = logging.getLogger(__name__)
+
+START_PATIENCE: Final = 60.0
+"""Seconds for the CLI to answer ``initialize``; a cold start of several at once took 1.7 s (measured), MCP servers of
+the user's own take longer."""
+
+ANSWER_PATIENCE: Final = 30.0
+"""Seconds without any word on a submitted prompt before the CLI is asked whether it lives, and for that answer."""
+
+STOP_PATIENCE: Final = 30.0
+"""Seconds for an interrupt to end the work before the process is ended."""
+
+FINISH_PATIENCE: Final = 2.0
+"""Seconds for the CLI to store what it has at the end of its input."""
+
+EVENTS: Final = 4096
+"""Events that wait for a client that reads slowly before the CLI's output is left unread."""
+
+
+class ClaudeSession:
+    """Implements ``RuntimeSession``."""
+
+    def __init__(
+        self,
+        session_id: str,
+        setup: SessionSetup,
+        *,
+        executable: str,
+        env: Mapping[str, str],
+        stored: bool,
+        tasks: anyio.abc.TaskGroup,
+    ) -> None:
+        self._session_id = session_id
+        self._setup = setup
+        self._executable = executable
+        self._env = env
+        self._stored = stored
+        self._tasks = tasks
+        self._config = paths.config_dir(env)
+        self._lease: Lease | None = None
+        self._process: ClaudeProcess | None = None
+        self._process_gone = anyio.Event()
+        # Starting and ending the process, and taking the lease, are never done side by side.
+        self._lifecycle = anyio.Lock()
+        self._account: Mapping[str, Any] = {}
+        self._turns = Turns(session_id)
+        self._translator = LiveTranslator(session_id, setup.cwd)
+        self._asks: dict[str, Mapping[str, Any]] = {}
+        self._latest: dict[str, Mapping[str, Any]] = {}
+        self._word = anyio.Event()
+        # Ids that this process would swallow silently (measured): taken back, or refused by a hook.
+        self._burnt: set[str] = set()
+        self._taken_back: set[str] = set()
+        self._closed = False
+        self._send_events, self._receive_events = anyio.create_memory_object_stream[RuntimeEvent](EVENTS)
+
+    @property
+    def session_id(self) -> str:
+        """The id, which is ours: the CLI is given it."""
+        return self._session_id
+
+    async def events(self) -> AsyncIterator[RuntimeEvent]:
+        """The ordered stream of events."""
+        async with self._receive_events:
+            async for event in self._receive_events:
+                if isinstance(event, Update) and event.update["sessionUpdate"] in _SNAPSHOT:
+                    self._latest[event.update["sessionUpdate"]] = event.update
+                yield event
+
+    def snapshot(self) -> Sequence[Mapping[str, Any]]:
+        """Title, usage and commands as last reported."""
+        return list(self._latest.values())
+
+    def describe(self, update: Mapping[str, Any]) -> None:
+        """What the store says of the session, until the CLI says something newer."""
+        self._latest.setdefault(update["sessionUpdate"], update)
+
+    def warm_up(self) -> None:
+        """Start the process ahead of the first prompt, which then finds it ready. What fails here is told there."""
+        self._tasks.start_soon(self._warm_up)
+
+    async def _warm_up(self) -> None:
+        try:
+            await self.own()
+            async with self._lifecycle:
+                await self._running()
+        except RuntimeFault as error:
+            logger.warning("Claude Code was not started ahead: %s", error)
+
+    # Ownership.
+
+    async def own(self) -> None:
+        """See the seam: the lease of this session."""
+        async with self._lifecycle:
+            self._check_open()
+            if self._lease is None:
+                self._lease = await ownership.take(self._session_id, self._config, self._env)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeDied("The session was closed")
+
+    # The process.
+
+    async def _running(self) -> ClaudeProcess:
+        """The process, started when there is none. Call with the lifecycle lock and the lease."""
+        self._check_open()
+        if self._process is not None:
+            return self._process
+        assert self._lease is not None
+        argv = command_line(self._executable, self._session_id, self._setup, stored=await self._is_stored())
+        guarded = await spawn(
+            argv,
+            cwd=self._setup.cwd,
+            env=environment(self._env),
+            hold_fds=[self._lease.fileno()],
+            stderr=lambda line: logger.debug("claude: a line of %d characters on standard error", len(line)),
+        )
+        process = ClaudeProcess(guarded)
+        self._lease.add_holder(process.guard_pid)
+        self._process = process
+        self._process_gone = anyio.Event()
+        self._burnt.clear()
+        self._tasks.start_soon(self._read, process, self._process_gone)
+        try:
+            await self._initialize(process)
+        except BaseException as error:
+            with anyio.CancelScope(shield=True):
+                await process.kill()
+                await self._process_gone.wait()
+            if isinstance(error, RuntimeDied):
+                raise RuntimeDied(_early_end(process.complaint)) from error
+            raise
+        return process
+
+    async def _initialize(self, process: ClaudeProcess) -> None:
+        answer = await process.request({"subtype": "initialize", "hooks": None}, patience=START_PATIENCE)
+        self._account = answer.get("account") or {}
+        if self._setup.mcp_servers:
+            # Not on the command line: other users of the machine can read that, and headers hold tokens.
+            servers = mcp_servers(self._setup.mcp_servers)
+            await process.request({"subtype": "mcp_set_servers", "servers": servers}, patience=START_PATIENCE)
+        update = {
+            "sessionUpdate": "available_commands_update",
+            "availableCommands": available_commands(answer.get("commands") or ()),
+        }
+        await self._emit([Update(self._session_id, update)])
+
+    async def _is_stored(self) -> bool:
+        if not self._stored:
+            self._stored = await anyio.to_thread.run_sync(paths.find, self._session_id, self._config) is not None
+        return self._stored
+
+    async def _read(self, process: ClaudeProcess, gone: anyio.Event) -> None:
+        """Everything that one process says, then what its end means."""
+        try:
+            async for frame in process.frames():
+                self._word.set()
+                if isinstance(frame, TooLong):
+                    # It may have been the row that we wait for.
+                    await self._settle(rejecting=False)
+                else:
+                    await self._frame(process, frame)
+        except Exception:
+            logger.exception("reading Claude Code's output failed")
+        finally:
+            with anyio.CancelScope(shield=True):
+                status = await process.kill()
+                if self._process is process:
+                    self._process = None
+                await self._died(f"Claude Code ended ({status})")
+                gone.set()
+
+    async def _frame(self, process: ClaudeProcess, frame: Mapping[str, Any]) -> None:
+        match frame.get("type"):
+            case "control_request":
+                await self._asked(process, frame)
+                return
+            case "control_cancel_request":
+                request_id = str(frame.get("request_id"))
+                if self._asks.pop(request_id, None) is not None:
+                    await self._emit([AskWithdrawn(request_id)])
+                return
+            case "transcript_mirror":
+                pass
+            case _:
+                await self._emit(self._translator.frame(frame))
+        over = self._turns.over_without_row(frame)
+        await self._emit(self._turns.frame(frame))
+        if over:
+            await self._settle(rejecting=True)
+        process.awaited = _encoded(self._turns.submitted)
+
+    async def _settle(self, *, rejecting: bool, error: RuntimeFault | None = None) -> None:
+        """Look for the submitted message in the transcript itself; ``rejecting`` when it comes no more."""
+        message_id = self._turns.submitted
+        if message_id is None:
+            return
+        if await anyio.to_thread.run_sync(self._find_row, message_id):
+            await self._emit(self._turns.stored())
+        elif rejecting:
+            self._burnt.add(message_id)
+            await self._emit(self._turns.refused(error))
+
+    def _find_row(self, message_id: str) -> bool:
+        path = paths.find(self._session_id, self._config)
+        return path is not None and ids.contains(path, message_id)
+
+    async def _died(self, detail: str) -> None:
+        """The process is gone, so the transcript is final: it says what became of the message."""
+        await self._emit([AskWithdrawn(ask_id) for ask_id in self._asks])
+        self._asks.clear()
+        try:
+            await self._settle(rejecting=True, error=RuntimeDied(f"{detail} before the message was stored"))
+        except RuntimeFault as error:
+            # Nobody can tell: the answer is an error, and a retry will read again before it submits.
+            await self._emit(self._turns.refused(error))
+        await self._emit(self._translator.close_calls("cancelled" if self._turns.cancelling else "failed"))
+        await self._emit(self._turns.died(RuntimeDied(detail)))
+
+    async def _emit(self, events: Iterable[RuntimeEvent]) -> None:
+        for event in events:
+            try:
+                await self._send_events.send(event)
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                return
+
+    # Prompts.
+
+    async def submit(self, message_id: str, content: Sequence[Mapping[str, Any]]) -> None:
+        """See the seam. The proof is the mirrored row; without a word from the CLI it is asked whether it lives."""
+        if reason := refusal(content):
+            raise PromptRefused(reason)
+        frame = user_frame(self._session_id, message_id, prompt_content(content))
+        async with self._lifecycle:
+            if message_id in self._burnt:
+                await self._end_process()
+            process = await self._running()
+            if not signed_in(self._account):
+                # A new process will look again, after the user has signed in.
+                await self._end_process()
+                raise AuthRequired("Not signed in to Claude Code")
+            if message_id in self._taken_back:
+                self._taken_back.discard(message_id)
+                return
+            self._turns.submit(message_id)
+            process.awaited = _encoded(message_id)
+        try:
+            with anyio.fail_after(ANSWER_PATIENCE):
+                await process.send(frame)
+        except TimeoutError:
+            await process.kill()
+        except RuntimeDied:
+            pass
+        self._tasks.start_soon(self._watch, process, message_id)
+
+    async def _watch(self, process: ClaudeProcess, message_id: str) -> None:
+        """A submitted prompt is never left unanswered: a CLI that says nothing and answers nothing is ended."""
+        while self._turns.submitted == message_id and self._process is process:
+            self._word = anyio.Event()
+            with anyio.move_on_after(ANSWER_PATIENCE):
+                await self._word.wait()
+                continue
+            await self._prove_alive(process)
+
+    async def _prove_alive(self, process: ClaudeProcess) -> None:
+        try:
+            await process.request({"subtype": "get_status"}, patience=ANSWER_PATIENCE)
+        except RuntimeTimeout:
+            logger.warning("Claude Code no longer answers; it is ended")
+            await process.kill()
+        except RuntimeFault as error:
+            # A refusal is an answer too.
+            logger.debug("asked whether it lives: %s", error)
+
+    async def withdraw(self, message_id: str) -> bool:
+        """See the seam: before it is written, or out of the CLI's own queue."""
+        if self._turns.submitted != message_id:
+            # Not written yet: the process may still be starting.
+            self._taken_back.add(message_id)
+            return True
+        process = self._process
+        if process is None:
+            return False
+        try:
+            answer = await process.request(
+                {"subtype": "cancel_async_message", "message_uuid": message_id}, patience=ANSWER_PATIENCE
+            )
+        except RuntimeFault:
+            return False
+        if answer.get("cancelled") is not True:
+            return False
+        self._burnt.add(message_id)
+        self._turns.take_back(message_id)
+        return True
+
+    async def interrupt(self) -> None:
+        """See the seam. What does not stop in time is ended with its process."""
+        process = self._process
+        self._turns.interrupt()
+        if process is None or not self._turns.active:
+            return
+        try:
+            await process.request({"subtype": "interrupt"}, patience=STOP_PATIENCE)
+        except RuntimeFault as error:
+            logger.warning("the interrupt failed (%s); the process is ended", error)
+            await process.kill()
+
+    # Asks.
+
+    async def _asked(self, process: ClaudeProcess, frame: Mapping[str, Any]) -> None:
+        request_id, request = str(frame.get("request_id")), as_mapping(frame.get("request"))
+        if request.get("subtype") != "can_use_tool":
+            await self._reply(process, error_response(request_id, f"{request.get('subtype')} is not supported"))
+            return
+        agent_id = request.get("agent_id")
+        params = permission_request(
+            self._translator.session_of(agent_id if isinstance(agent_id, str) else None),
+            request,
+            cwd=self._setup.cwd,
+            tool_use=self._translator.tool_use(str(request.get("tool_use_id"))),
+            before=await anyio.to_thread.run_sync(text_before, request, self._setup.cwd),
+        )
+        self._asks[request_id] = request
+        await self._emit([Ask(request_id, params["sessionId"], "session/request_permission", params)])
+
+    async def answer(self, ask_id: str, result: Mapping[str, Any] | None) -> None:
+        """See the seam."""
+        request = self._asks.pop(ask_id, None)
+        if request is None or self._process is None:
+            return
+        response = permission_response(request, result)
+        await self._reply(self._process, success_response(ask_id, response))
+        if response.get("behavior") == "allow":
+            await self._emit(self._translator.permitted(str(request.get("tool_use_id"))))
+
+    async def _reply(self, process: ClaudeProcess, frame: Mapping[str, Any]) -> None:
+        try:
+            await process.send(frame)
+        except RuntimeDied:
+            logger.debug("the process ended before it got an answer")
+
+    # The end.
+
+    async def close(self) -> None:
+        """See the seam: work is stopped, what is stored stays, every process is gone, the lease is free."""
+        if self._closed:
+            return
+        self._closed = True
+        with anyio.CancelScope(shield=True):
+            if self._turns.active:
+                await self._stop()
+            async with self._lifecycle:
+                await self._end_process()
+                if self._lease is not None:
+                    self._lease.release()
+                    self._lease = None
+            self._send_events.close()
+
+    async def _stop(self) -> None:
+        process = self._process
+        with anyio.move_on_after(FINISH_PATIENCE):
+            await self.interrupt()
+            while self._turns.active and self._process is process:
+                self._word = anyio.Event()
+                await self._word.wait()
+
+    async def _end_process(self) -> None:
+        process = self._process
+        if process is not None:
+            await process.finish(patience=FINISH_PATIENCE)
+            await self._process_gone.wait()
+
+
+_SNAPSHOT: Final = frozenset({"session_info_update", "usage_update", "available_commands_update"})
+
+
+def _encoded(message_id: str | None) -> bytes | None:
+    return None if message_id is None else message_id.encode("utf-8", "surrogatepass")
+
+
+def _early_end(complaint: str) -> str:
+    return f"Claude Code ended while it started: {complaint}" if complaint else "Claude Code ended while it started"

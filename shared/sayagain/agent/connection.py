@@ -1,0 +1,349 @@
+"""One client's connection: requests in, answers and updates out. The shell around the JSON-RPC core.
+
+The reader hands every message over in the order of the wire, and a handler's plain part runs before the next message
+is looked at; only what it returns to be awaited runs beside others. So a reservation that is made before the first
+``await`` precedes everything that was written later (design section 4).
+
+One writer keeps the order in which lines were produced. Producers of volume call :meth:`Connection.drained` between
+lines; all others just queue.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
+
+import anyio
+import anyio.abc
+
+from sayagain.errors import InvalidRequest, RequestCancelled, SayagainError, to_wire
+from sayagain.protocol import jsonrpc
+from sayagain.transports import ClosedTransport, Transport
+
+__all__ = ["DEFERRED", "Call", "ClientError", "Connection", "Deferred", "Dispatcher", "IncomingRequest", "Outcome"]
+
+logger = logging.getLogger(__name__)
+
+HIGH_WATER: Final = 1 << 20
+"""Queued bytes above which volume producers wait: what a replay may hold in memory for a client that reads slowly."""
+
+
+class Deferred:
+    """A handler's word that the request is answered later, by :meth:`IncomingRequest.respond` or ``fail``."""
+
+
+DEFERRED: Final = Deferred()
+
+Result: TypeAlias = Mapping[str, Any]
+Outcome: TypeAlias = Result | Deferred | Awaitable[Result | Deferred]
+
+
+class ClientError(Exception):
+    """The client answered one of our requests with an error, or the connection ended before it answered."""
+
+
+class Dispatcher(Protocol):
+    """Serves what comes in. All three are plain calls: what takes time is returned to be awaited."""
+
+    def request(self, request: IncomingRequest) -> Outcome:
+        """Begin to serve a request; errors raised here or by the awaitable become the error answer."""
+        ...
+
+    def notification(self, connection: Connection, method: str, params: Mapping[str, Any]) -> Awaitable[None] | None:
+        """Take a notification; what it raises is logged, since nothing can answer it."""
+        ...
+
+    def closed(self, connection: Connection) -> None:
+        """The connection is gone."""
+        ...
+
+
+Reply: TypeAlias = Callable[[bytes], None]
+"""Where an encoded answer goes: to the writer, or into the array of its batch."""
+
+
+@dataclass(eq=False, slots=True)
+class IncomingRequest:
+    """A client's request that is not answered yet. Answered exactly once; later answers are dropped (CAN-5)."""
+
+    connection: Connection
+    id: int | str
+    method: str
+    params: Mapping[str, Any]
+    _reply: Reply
+    answered: bool = False
+    on_cancel: Callable[[], None] | None = None
+    """What ``$/cancel_request`` does. Without it the request can't be cancelled and just gets its answer."""
+    after_success: Callable[[], None] | None = None
+    after_error: Callable[[], None] | None = None
+    """Plain calls that run right after the answer was queued, before anything else can be."""
+
+    def respond(self, result: Result) -> None:
+        """Answer with success."""
+        self._answer(jsonrpc.encode_result(self.id, result), self.after_success)
+
+    def fail(self, error: BaseException) -> None:
+        """Answer with an error."""
+        self._answer(jsonrpc.encode_error(self.id, to_wire(error)), self.after_error)
+
+    def _answer(self, line: bytes, after: Callable[[], None] | None) -> None:
+        if self.answered:
+            return
+        self.answered = True
+        self.connection.forget(self)
+        self._reply(line)
+        if after is not None:
+            after()
+
+
+class Connection:
+    """JSON-RPC over one transport. :meth:`serve` runs it to its end."""
+
+    def __init__(self, transport: Transport, dispatcher: Dispatcher) -> None:
+        self._transport = transport
+        self._dispatcher = dispatcher
+        self._decoder = jsonrpc.Decoder()
+        self._incoming: dict[int | str, IncomingRequest] = {}
+        self._outgoing = jsonrpc.PendingRequests[Call]()
+        self._queue: list[bytes] = []
+        self._queued = 0
+        self._wake = anyio.Event()
+        self._below = anyio.Event()
+        self._closed = False
+        self._tasks: anyio.abc.TaskGroup | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether lines can no longer reach the client."""
+        return self._closed
+
+    async def serve(self) -> None:
+        """Read and dispatch until the client closes or the transport breaks; then flush what can be flushed."""
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                self._tasks.start_soon(self._write)
+                await self._read()
+                self._close()
+                self._tasks.cancel_scope.cancel()
+        finally:
+            self._close()
+
+    # Outgoing.
+
+    def update(self, session_id: str, update: Mapping[str, Any]) -> None:
+        """Queue a ``session/update``."""
+        self._send(jsonrpc.encode_notification("session/update", {"sessionId": session_id, "update": update}))
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Queue any other notification."""
+        self._send(jsonrpc.encode_notification(method, params))
+
+    def begin_request(self, method: str, params: Mapping[str, Any]) -> Call:
+        """Queue a request of ours, in its place among the updates; await ``call.result()`` for the answer."""
+        call = Call(self)
+        call.id = self._outgoing.add(call)
+        self._send(jsonrpc.encode_request(call.id, method, params))
+        if self._closed:
+            call.end(ClientError("the connection is closed"))
+        return call
+
+    async def drained(self) -> None:
+        """Wait until little is queued, so that a slow client slows its producer and not our memory (I11)."""
+        while self._queued > HIGH_WATER and not self._closed:
+            self._below = anyio.Event()
+            await self._below.wait()
+
+    def _send(self, line: bytes) -> None:
+        if self._closed:
+            return
+        self._queue.append(line)
+        self._queued += len(line)
+        self._wake.set()
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake = anyio.Event()
+                while self._queue:
+                    lines, self._queue = self._queue, []
+                    await self._transport.send(b"".join(lines))
+                    self._queued = sum(map(len, self._queue))
+                    self._below.set()
+        except ClosedTransport:
+            # The reader sees the end too, or has: a client may close one direction first.
+            logger.info("the client no longer reads")
+            self._close()
+
+    def _close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._queue.clear()
+        self._queued = 0
+        self._below.set()
+        for call in self._outgoing.drain():
+            call.end(ClientError("the connection ended"))
+        self._dispatcher.closed(self)
+
+    # Incoming.
+
+    async def _read(self) -> None:
+        while True:
+            try:
+                data = await self._transport.receive()
+            except ClosedTransport:
+                data = b""
+            for message in self._decoder.feed(data) if data else self._decoder.eof():
+                if isinstance(message, jsonrpc.Batch):
+                    self._take_batch(message)
+                else:
+                    self._take(message, self._send)
+            if not data:
+                return
+
+    def _take(self, message: jsonrpc.Message, reply: Reply) -> None:
+        match message:
+            case jsonrpc.Request():
+                self._request(message, reply)
+            case jsonrpc.Notification():
+                self._notification(message)
+            case jsonrpc.Response():
+                if (call := self._outgoing.resolve(message.id)) is not None:
+                    call.end(message.result if message.error is None else ClientError(message.error.get("message", "")))
+            case jsonrpc.Invalid():
+                if message.answered:
+                    reply(jsonrpc.encode_error(message.id, to_wire(message.error)))
+
+    def _take_batch(self, batch: jsonrpc.Batch) -> None:
+        """Served entry by entry; the answers are written as one array when all are there (RPC-8)."""
+        replies = jsonrpc.BatchReply(batch)
+
+        def collect(position: int, line: bytes) -> None:
+            replies.add(position, line)
+            if replies.complete:
+                self._send(replies.encode() or b"")
+
+        if replies.complete and (line := replies.encode()) is not None:
+            self._send(line)
+        for position, item in enumerate(batch.items):
+            # What is invalid was answered above, or waits in the array already.
+            if not isinstance(item, jsonrpc.Invalid):
+                self._take(item, partial(collect, position))
+
+    def _request(self, message: jsonrpc.Request, reply: Reply) -> None:
+        if message.id in self._incoming:
+            reply(
+                jsonrpc.encode_error(message.id, to_wire(InvalidRequest("a request with this id is not answered yet")))
+            )
+            return
+        request = IncomingRequest(self, message.id, message.method, message.params, reply)
+        self._incoming[message.id] = request
+        try:
+            outcome = self._dispatcher.request(request)
+        except Exception as error:  # noqa: BLE001 - the one boundary: every error is answered
+            self._failed(request, error)
+            return
+        if isinstance(outcome, Deferred):
+            return
+        if isinstance(outcome, Mapping):
+            request.respond(outcome)
+            return
+        assert self._tasks is not None
+        self._tasks.start_soon(self._finish, request, outcome)
+
+    async def _finish(self, request: IncomingRequest, outcome: Awaitable[Result | Deferred]) -> None:
+        scope = anyio.CancelScope()
+        if request.on_cancel is None:
+            request.on_cancel = scope.cancel
+        try:
+            with scope:
+                result = await outcome
+                if isinstance(result, Deferred):
+                    return
+                request.respond(result)
+                return
+        except Exception as error:  # noqa: BLE001 - the one boundary: every error is answered
+            self._failed(request, error)
+            return
+        request.fail(RequestCancelled("cancelled by its sender"))
+
+    def _failed(self, request: IncomingRequest, error: Exception) -> None:
+        if not isinstance(error, SayagainError):
+            logger.exception("%s failed", request.method)
+        request.fail(error)
+
+    def forget(self, request: IncomingRequest) -> None:
+        """The request's id is free again."""
+        if self._incoming.get(request.id) is request:
+            del self._incoming[request.id]
+
+    def _notification(self, message: jsonrpc.Notification) -> None:
+        if message.method == "$/cancel_request":
+            self._cancel(message.params.get("requestId"))
+            return
+        try:
+            rest = self._dispatcher.notification(self, message.method, message.params)
+        except Exception as error:  # noqa: BLE001 - a notification has no answer
+            self._dropped(message.method, error)
+            return
+        if rest is not None:
+            assert self._tasks is not None
+            self._tasks.start_soon(self._run_notification, message.method, rest)
+
+    async def _run_notification(self, method: str, rest: Awaitable[None]) -> None:
+        try:
+            await rest
+        except Exception as error:  # noqa: BLE001 - a notification has no answer
+            self._dropped(method, error)
+
+    def _dropped(self, method: str, error: Exception) -> None:
+        if isinstance(error, SayagainError):
+            logger.warning("notification %s dropped: %s", method, error)
+        else:
+            logger.exception("notification %s failed", method)
+
+    def _cancel(self, request_id: object) -> None:
+        """An id that never came, or that is answered, is ignored (CAN-5). ``True == 1``, so types are compared too."""
+        if isinstance(request_id, bool) or not isinstance(request_id, int | str):
+            return
+        request = self._incoming.get(request_id)
+        if request is not None and request.on_cancel is not None:
+            request.on_cancel()
+
+
+class Call:
+    """A request of ours that the client has not answered."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.id: int = -1
+        self._connection = connection
+        self._done = anyio.Event()
+        self._outcome: Any = None
+
+    async def result(self) -> Mapping[str, Any]:
+        """The client's result; raises :class:`ClientError`. Cancelling the wait cancels the request (CAN-6)."""
+        try:
+            await self._done.wait()
+        except BaseException:
+            self.cancel()
+            raise
+        if isinstance(self._outcome, ClientError):
+            raise self._outcome
+        if not isinstance(self._outcome, Mapping):
+            raise ClientError("the client answered with something that is no object")
+        return self._outcome  # pyright: ignore[reportUnknownVariableType]
+
+    def cancel(self) -> None:
+        """The answer no longer matters: tell the client, and ignore what it still sends."""
+        if self._connection._outgoing.resolve(self.id) is not None:  # pyright: ignore[reportPrivateUsage]
+            self._connection.notify("$/cancel_request", {"requestId": self.id})
+        self.end(ClientError("cancelled"))
+
+    def end(self, outcome: Any) -> None:
+        if not self._done.is_set():
+            self._outcome = outcome
+            self._done.set()

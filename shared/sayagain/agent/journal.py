@@ -1,0 +1,162 @@
+"""What a live session said lately, folded into entities: the cut point of a replay (RPL-5, design section 4).
+
+A runtime stores a message some time after it was streamed, so at any instant part of what clients saw is not in the
+history yet. A replay of a live session therefore sends the history first and then, still before the marker, every
+entity of this journal in its present state. Full upserts replace what the history said of the same entity, and
+everything that follows the marker applies to exactly this state.
+
+Only what is history by nature is kept: messages, thoughts, tool calls, terminals, plans, compactions, children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+__all__ = ["APPENDING", "ENTITIES", "Entity", "Journal", "entity_of"]
+
+ENTITIES: Final[Mapping[str, str]] = {
+    "user_message": "messageId",
+    "user_message_chunk": "messageId",
+    "agent_message": "messageId",
+    "agent_message_chunk": "messageId",
+    "agent_thought": "messageId",
+    "agent_thought_chunk": "messageId",
+    "session_message": "messageId",
+    "session_message_chunk": "messageId",
+    "tool_call_update": "toolCallId",
+    "tool_call_content_chunk": "toolCallId",
+    "terminal_update": "terminalId",
+    "terminal_output_chunk": "terminalId",
+    "plan_update": "plan",
+    "compaction_update": "compactionId",
+    "compaction_summary_chunk": "compactionId",
+    "subagent_update": "sessionId",
+}
+"""Update kinds that describe a lasting entity, and the field that names it."""
+
+APPENDING: Final[Mapping[str, tuple[str, str, str]]] = {
+    # kind: (kind of the upsert, field that the chunk carries, field of the upsert that it extends)
+    "user_message_chunk": ("user_message", "content", "content"),
+    "agent_message_chunk": ("agent_message", "content", "content"),
+    "agent_thought_chunk": ("agent_thought", "content", "content"),
+    "session_message_chunk": ("session_message", "content", "content"),
+    "tool_call_content_chunk": ("tool_call_update", "content", "content"),
+    "compaction_summary_chunk": ("compaction_update", "content", "summary"),
+}
+"""Chunks that extend a list of another update kind. Terminal output, which extends bytes, is kept as its chunks."""
+
+SETTLED: Final = 256
+"""How many entities are kept before the oldest go. The history lags by a tenth of a second (measured: a write queue
+of 100 ms), so what 256 entities have followed is stored long since."""
+
+_FINAL_STATUS: Final = frozenset({"completed", "failed", "cancelled"})
+
+
+def entity_of(update: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The entity that an update belongs to, as (kind of its upsert, id); ``None`` for all that is not history."""
+    kind: str = update["sessionUpdate"]
+    name = ENTITIES.get(kind)
+    if name is None:
+        return None
+    upsert = APPENDING[kind][0] if kind in APPENDING else kind.replace("_output_chunk", "_update")
+    identity = update["plan"].get("planId") if name == "plan" else update.get(name)
+    return upsert, str(identity)
+
+
+@dataclass(slots=True)
+class Entity:
+    """The present state of one entity: patch fields folded, chunks collected."""
+
+    fields: dict[str, Any]
+    chunks: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    extends: str = "content"
+
+    def updates(self) -> Iterator[Mapping[str, Any]]:
+        """The upsert that carries all of it; terminal output follows as the chunks it came in."""
+        if self.extends == "output":
+            yield dict(self.fields)
+            yield from self.chunks
+            return
+        if not self.chunks:
+            yield dict(self.fields)
+            return
+        content = [*(self.fields.get(self.extends) or ()), *_joined(self.chunks)]
+        yield {**self.fields, self.extends: content}
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more is expected to come for it."""
+        status = self.fields.get("status")
+        return status is None or status in _FINAL_STATUS
+
+
+class Journal:
+    """The journal of one session or child session."""
+
+    def __init__(self) -> None:
+        self._entities: dict[tuple[str, str], Entity] = {}
+
+    def __contains__(self, entity: tuple[str, str]) -> bool:
+        return entity in self._entities
+
+    def note(self, update: Mapping[str, Any]) -> None:
+        """Fold an update in. Called for every update of the session, so it is cheap for chunks."""
+        identity = entity_of(update)
+        if identity is None:
+            return
+        kind: str = update["sessionUpdate"]
+        entity = self._entities.get(identity)
+        if entity is None:
+            entity = self._entities[identity] = Entity({"sessionUpdate": identity[0]})
+            self._prune()
+        if kind in APPENDING:
+            _, carried, extended = APPENDING[kind]
+            if not entity.chunks:
+                entity.extends = extended
+                entity.fields |= {k: v for k, v in update.items() if k not in ("sessionUpdate", carried)}
+            entity.chunks.append(update[carried])
+        elif kind == "terminal_output_chunk":
+            entity.extends = "output"
+            entity.fields["terminalId"] = update["terminalId"]
+            entity.chunks.append(update)
+        else:
+            if entity.extends in update:
+                entity.chunks.clear()
+            entity.fields |= update
+
+    def settle(self) -> None:
+        """A later message was stored, and rows are stored in order: all that is finished is in the history."""
+        self._entities = {name: entity for name, entity in self._entities.items() if not entity.settled}
+
+    def updates(self) -> list[Mapping[str, Any]]:
+        """Every entity in its present state, in the order in which they first appeared."""
+        return [update for entity in self._entities.values() for update in entity.updates()]
+
+    def entities(self) -> frozenset[tuple[str, str]]:
+        """What :meth:`updates` covers."""
+        return frozenset(self._entities)
+
+    def _prune(self) -> None:
+        if len(self._entities) <= SETTLED:
+            return
+        for name, entity in self._entities.items():
+            if entity.settled:
+                del self._entities[name]
+                return
+
+
+def _joined(blocks: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The same blocks with neighbouring plain texts in one."""
+    text: list[str] = []
+    for block in blocks:
+        if block.get("type") == "text" and len(block) == 2:
+            text.append(block["text"])
+            continue
+        if text:
+            yield {"type": "text", "text": "".join(text)}
+            text = []
+        yield block
+    if text:
+        yield {"type": "text", "text": "".join(text)}

@@ -1,0 +1,271 @@
+"""The prompt table: what became of every message of a session. A pure state machine, no I/O (design section 4).
+
+One table per session. A message is named by its id, which a key derives (KEY-11), so a retry names the same message,
+on whichever connection it comes. The reservation is made by :meth:`PromptTable.arrive`, which the connection calls
+before its first ``await``: two equal requests in one write can't both pass.
+
+Prompts are held *here*, never in the runtime's queue, and the runtime has at most one unstored message: both runtimes
+merge, fold, steer or lose what is queued in them (measured). That also makes a withdrawal certain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, Generic, TypeVar
+
+from sayagain.errors import InvalidParams, PromptRefused, RequestCancelled, SayagainError
+
+__all__ = ["MAX_UNSTORED", "TRANSITIONS", "Answer", "Event", "Prompt", "PromptTable", "State"]
+
+W = TypeVar("W")
+
+MAX_UNSTORED: Final = 256
+"""Most prompts that wait in one session. What waits in an agent must be bounded (invariant I11); no editor queues
+more than a handful, so this is met by a runaway client alone."""
+
+
+class State(Enum):
+    """Where a message stands. ``UNKNOWN`` messages are not kept: theirs is the absence of an entry."""
+
+    UNKNOWN = "never seen, or withdrawn, or refused: its key is unused"
+    CHECKING = "reserved; the stored history was not read yet"
+    HELD = "waits here for the session to be idle"
+    SUBMITTED = "given to the runtime, not known to be stored"
+    INSERTED = "stored by the runtime"
+
+
+class Event(Enum):
+    """What can happen to a message."""
+
+    ARRIVE = "a prompt came"
+    FOUND = "the history has it"
+    ABSENT = "the history does not have it"
+    SUBMIT = "it goes to the runtime"
+    STORE = "the runtime stored it"
+    REFUSE = "the runtime, or a failed read, turned it away: nothing is stored"
+    WITHDRAW = "its sender, or the session's end, took it back"
+
+
+TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
+    (State.UNKNOWN, Event.ARRIVE): State.CHECKING,
+    (State.CHECKING, Event.FOUND): State.INSERTED,
+    (State.CHECKING, Event.ABSENT): State.HELD,
+    (State.CHECKING, Event.REFUSE): State.UNKNOWN,
+    (State.CHECKING, Event.WITHDRAW): State.UNKNOWN,
+    (State.HELD, Event.SUBMIT): State.SUBMITTED,
+    (State.HELD, Event.REFUSE): State.UNKNOWN,
+    (State.HELD, Event.WITHDRAW): State.UNKNOWN,
+    (State.SUBMITTED, Event.STORE): State.INSERTED,
+    (State.SUBMITTED, Event.REFUSE): State.UNKNOWN,
+    (State.SUBMITTED, Event.WITHDRAW): State.UNKNOWN,
+    # The history may hold a message that this process submitted and lost sight of (the runtime died in between).
+    (State.HELD, Event.FOUND): State.INSERTED,
+    (State.SUBMITTED, Event.FOUND): State.INSERTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[W]):
+    """One request to be answered now: with ``message_id``, or with ``error`` and nothing inserted."""
+
+    waiter: W
+    message_id: str
+    error: SayagainError | None = None
+
+
+@dataclass(slots=True)
+class Prompt(Generic[W]):
+    """A message that is not known to be stored, and every request that waits for it."""
+
+    message_id: str
+    content: Sequence[Mapping[str, Any]]
+    digest: bytes
+    state: State = State.CHECKING
+    waiters: list[W] = field(default_factory=list[W])
+
+
+class PromptTable(Generic[W]):
+    """All messages of one session. ``W`` is whatever the caller answers requests by.
+
+    ``known`` are the ids of all stored messages; ``None`` while nobody has read them. Keys themselves never get here.
+    """
+
+    def __init__(self, known: Iterable[str] | None = None) -> None:
+        self._known: set[str] | None = None if known is None else set(known)
+        # Of messages that were stored while this process watched; ids that only the history knows have no digest,
+        # and their retries are taken at their word (KEY-5).
+        self._digests: dict[str, bytes] = {}
+        self._prompts: dict[str, Prompt[W]] = {}
+        self._busy = False
+
+    def __len__(self) -> int:
+        """How many messages wait."""
+        return len(self._prompts)
+
+    def state(self, message_id: str) -> State:
+        """Where the message stands."""
+        if prompt := self._prompts.get(message_id):
+            return prompt.state
+        if message_id in self._digests or (self._known is not None and message_id in self._known):
+            return State.INSERTED
+        return State.UNKNOWN
+
+    # What requests do.
+
+    def arrive(
+        self, waiter: W, message_id: str, content: Sequence[Mapping[str, Any]], *, keyed: bool
+    ) -> list[Answer[W]]:
+        """A prompt request came in. Returns its answer when that is known at once; else it waits.
+
+        Raises :class:`InvalidParams` when the message's key came with another prompt before (KEY-5), and
+        :class:`PromptRefused` when too many wait.
+        """
+        digest = _digest(content)
+        if prompt := self._prompts.get(message_id):
+            if prompt.digest != digest:
+                raise _reused()
+            prompt.waiters.append(waiter)
+            return []
+        if self.state(message_id) is State.INSERTED:
+            if self._digests.get(message_id, digest) != digest:
+                raise _reused()
+            return [Answer(waiter, message_id)]
+        if len(self._prompts) >= MAX_UNSTORED:
+            raise PromptRefused(f"{MAX_UNSTORED} prompts already wait in this session")
+        prompt = Prompt[W](message_id, content, digest, waiters=[waiter])
+        self._prompts[message_id] = prompt
+        # A fresh id can't be in any history.
+        if self._known is not None or not keyed:
+            self._move(prompt, Event.ABSENT)
+        return []
+
+    def cancel(self, waiter: W) -> tuple[list[Answer[W]], str | None]:
+        """``$/cancel_request`` for one of a message's requests (KEY-6, CAN-4).
+
+        Returns the answers, and the id of a message that the runtime has to be asked to give back; when it does,
+        :meth:`withdrawn` follows, else the message gets stored and all its requests get its id.
+        """
+        for prompt in self._prompts.values():
+            if waiter in prompt.waiters:
+                if prompt.state is State.SUBMITTED:
+                    return [], prompt.message_id
+                return self._end(prompt, Event.WITHDRAW, RequestCancelled()), None
+        return [], None
+
+    def cancel_all(self, reason: str) -> tuple[list[Answer[W]], str | None]:
+        """``session/cancel`` and ``session/close`` cover all that is not inserted (KEY-7, CAN-1); as :meth:`cancel`."""
+        answers: list[Answer[W]] = []
+        submitted: str | None = None
+        for prompt in list(self._prompts.values()):
+            if prompt.state is State.SUBMITTED:
+                submitted = prompt.message_id
+            else:
+                answers += self._end(prompt, Event.WITHDRAW, RequestCancelled(reason))
+        return answers, submitted
+
+    # What the history says.
+
+    @property
+    def history_known(self) -> bool:
+        """Whether the ids of all stored messages are known."""
+        return self._known is not None
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether a message waits for the history to be read."""
+        return self._known is None and any(p.state is State.CHECKING for p in self._prompts.values())
+
+    def learn(self, stored: Set[str]) -> list[Answer[W]]:
+        """The whole history was read: these ids are stored. The set is taken over, not copied."""
+        known = stored if isinstance(stored, set) else set(stored)
+        known.update(self._digests)
+        self._known = known
+        answers: list[Answer[W]] = []
+        for prompt in list(self._prompts.values()):
+            if prompt.message_id in known:
+                answers += self._end(prompt, Event.FOUND)
+            elif prompt.state is State.CHECKING:
+                self._move(prompt, Event.ABSENT)
+        return answers
+
+    def history_failed(self, error: SayagainError) -> list[Answer[W]]:
+        """The history could not be read: an error for those that wait for it, never an empty set (section 4)."""
+        answers: list[Answer[W]] = []
+        for prompt in list(self._prompts.values()):
+            if prompt.state is State.CHECKING:
+                answers += self._end(prompt, Event.REFUSE, error)
+        return answers
+
+    # What the runtime does.
+
+    @property
+    def submitted(self) -> Prompt[W] | None:
+        """The message that the runtime has and has not stored yet: one at most."""
+        return next((p for p in self._prompts.values() if p.state is State.SUBMITTED), None)
+
+    def work_started(self) -> None:
+        """The runtime works; held prompts wait."""
+        self._busy = True
+
+    def work_ended(self) -> None:
+        """The runtime is idle; held prompts may go. Without effect while a submitted message awaits its outcome."""
+        if self.submitted is None:
+            self._busy = False
+
+    def submit_next(self) -> Prompt[W] | None:
+        """The oldest held message, now submitted; ``None`` unless the runtime is idle and has none."""
+        if self._busy or self.submitted is not None:
+            return None
+        for prompt in self._prompts.values():
+            if prompt.state is State.HELD:
+                self._move(prompt, Event.SUBMIT)
+                self._busy = True
+                return prompt
+        return None
+
+    def stored(self, message_id: str) -> list[Answer[W]]:
+        """The runtime stored the message, ours or one that it made itself."""
+        if prompt := self._prompts.get(message_id):
+            self._digests[message_id] = prompt.digest
+            answers = self._end(prompt, Event.STORE)
+        else:
+            answers = []
+        if self._known is not None:
+            self._known.add(message_id)
+        return answers
+
+    def refused(self, message_id: str, error: SayagainError) -> list[Answer[W]]:
+        """The runtime will never store the message; the key is unused (KEY-4)."""
+        prompt = self._prompts.get(message_id)
+        return self._end(prompt, Event.REFUSE, error) if prompt else []
+
+    def withdrawn(self, message_id: str, reason: str = "withdrawn before it was inserted") -> list[Answer[W]]:
+        """The runtime gave the submitted message back."""
+        prompt = self._prompts.get(message_id)
+        if prompt is None:
+            return []
+        self._busy = False
+        return self._end(prompt, Event.WITHDRAW, RequestCancelled(reason))
+
+    def _move(self, prompt: Prompt[W], event: Event) -> None:
+        prompt.state = TRANSITIONS[prompt.state, event]
+
+    def _end(self, prompt: Prompt[W], event: Event, error: SayagainError | None = None) -> list[Answer[W]]:
+        """Leave the table; all requests of the message are answered together (KEY-3)."""
+        self._move(prompt, event)
+        del self._prompts[prompt.message_id]
+        return [Answer(waiter, prompt.message_id, error) for waiter in prompt.waiters]
+
+
+def _digest(content: Sequence[Mapping[str, Any]]) -> bytes:
+    # ASCII escapes, so that lone surrogates in a prompt can be hashed.
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(canonical.encode("ascii"), digest_size=16).digest()
+
+
+def _reused() -> InvalidParams:
+    return InvalidParams("idempotencyKey", "was used for another prompt in this session")

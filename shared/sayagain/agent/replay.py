@@ -1,0 +1,177 @@
+"""The replay gate: only history before the marker, and one marker. A pure state machine (design section 4).
+
+One gate for each attachment and session id: the session itself and every child that is announced to it. While a
+replay runs, what comes from the history passes, and all else waits in order, the agent's requests included (RPL-4,
+RPL-6). The marker is made here and nowhere else, by the one transition out of ``REPLAYING`` that certifies.
+
+===========  =================  ============  ==================================================
+state        event              next          effect
+===========  =================  ============  ==================================================
+open         begin              replaying     live updates wait from here on
+replaying    history            replaying     passes
+replaying    complete           marked        the marker, ``replay_complete``
+replaying    abort              open          no marker; what waited is returned or dropped
+marked       release            open          what waited
+open         hold               marked        a session that is not active yet: no replay, no marker
+===========  =================  ============  ==================================================
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final, Generic, TypeVar
+
+from sayagain.agent.journal import APPENDING, entity_of
+
+__all__ = ["MARKER", "TRANSITIONS", "Gate", "GateEvent", "GateState"]
+
+T = TypeVar("T")
+
+MARKER: Final[Mapping[str, Any]] = {"sessionUpdate": "replay_complete"}
+
+RECENT: Final = 64
+"""Replayed messages that live chunks may still be on the way for: those between the runtime's disk and our reader,
+a pipe's content at most."""
+
+
+class GateState(Enum):
+    """Where a gate stands."""
+
+    OPEN = "live updates pass"
+    REPLAYING = "history passes, live updates wait"
+    MARKED = "live updates wait for the response"
+
+
+class GateEvent(Enum):
+    """What moves a gate."""
+
+    BEGIN = "a replay begins"
+    COMPLETE = "everything selected was sent"
+    ABORT = "the replay failed or was cancelled"
+    HOLD = "updates wait for a response"
+    RELEASE = "the response was written, or nothing is left to wait for"
+
+
+TRANSITIONS: Final[Mapping[tuple[GateState, GateEvent], GateState]] = {
+    (GateState.OPEN, GateEvent.BEGIN): GateState.REPLAYING,
+    (GateState.MARKED, GateEvent.BEGIN): GateState.REPLAYING,
+    (GateState.REPLAYING, GateEvent.COMPLETE): GateState.MARKED,
+    (GateState.REPLAYING, GateEvent.ABORT): GateState.OPEN,
+    (GateState.MARKED, GateEvent.ABORT): GateState.OPEN,
+    (GateState.OPEN, GateEvent.HOLD): GateState.MARKED,
+    (GateState.MARKED, GateEvent.HOLD): GateState.MARKED,
+    (GateState.MARKED, GateEvent.RELEASE): GateState.OPEN,
+    (GateState.OPEN, GateEvent.RELEASE): GateState.OPEN,
+}
+
+
+class Gate(Generic[T]):
+    """Decides what may go out now. ``T`` is an agent request that waits among the updates."""
+
+    def __init__(self) -> None:
+        self._state = GateState.OPEN
+        self._waiting: list[Mapping[str, Any] | T] = []
+        self._recent: deque[tuple[str, str]] = deque(maxlen=RECENT)
+        self._cut: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def state(self) -> GateState:
+        """Where the gate stands."""
+        return self._state
+
+    @property
+    def waiting(self) -> int:
+        """How many entries wait."""
+        return len(self._waiting)
+
+    def begin(self, cut: frozenset[tuple[str, str]] = frozenset()) -> None:
+        """A replay begins. ``cut`` names the entities whose present state the journal will add to the history."""
+        self._move(GateEvent.BEGIN)
+        self._cut = cut
+        self._recent.clear()
+
+    def history(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
+        """An update from the history, or of the cut; passes while replaying."""
+        assert self._state is GateState.REPLAYING
+        entity = entity_of(update)
+        if entity is not None and entity not in self._cut:
+            self._recent.append(entity)
+        return update
+
+    def complete(self) -> Mapping[str, Any]:
+        """Everything selected was sent. Returns the marker (RPL-1, RPL-2)."""
+        self._move(GateEvent.COMPLETE)
+        return MARKER
+
+    def hold(self) -> None:
+        """Live updates wait for a response, without a replay."""
+        self._move(GateEvent.HOLD)
+
+    def live(self, update: Mapping[str, Any]) -> bool:
+        """A live update: true when it may go out now; else it was kept, or dropped as already replayed.
+
+        A chunk for a message that the history gave whole was still on its way from the runtime when the history was
+        read: to append it would show its text twice.
+        """
+        if self._recent and self._replayed_whole(update):
+            return False
+        if self._state is GateState.OPEN:
+            return True
+        if not (self._waiting and self._joined(update)):
+            self._waiting.append(update)
+        return False
+
+    def ask(self, request: T) -> bool:
+        """An agent request: true when it may go out now; else it waits in its place among the updates (RPL-6)."""
+        if self._state is GateState.OPEN:
+            return True
+        self._waiting.append(request)
+        return False
+
+    def withdraw(self, request: T) -> bool:
+        """Take back a request that waits here; false when it is not among them."""
+        if request in self._waiting:
+            self._waiting.remove(request)
+            return True
+        return False
+
+    def release(self) -> list[Mapping[str, Any] | T]:
+        """Open the gate; what waited, in order."""
+        self._move(GateEvent.RELEASE)
+        return self._drain()
+
+    def abort(self) -> list[Mapping[str, Any] | T]:
+        """The replay failed or was cancelled: no marker. What waited, for a session that stays attached."""
+        self._move(GateEvent.ABORT)
+        return self._drain()
+
+    def _move(self, event: GateEvent) -> None:
+        self._state = TRANSITIONS[self._state, event]
+
+    def _drain(self) -> list[Mapping[str, Any] | T]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def _replayed_whole(self, update: Mapping[str, Any]) -> bool:
+        kind = update["sessionUpdate"]
+        if kind not in APPENDING and kind != "terminal_output_chunk":
+            return False
+        return entity_of(update) in self._recent
+
+    def _joined(self, update: Mapping[str, Any]) -> bool:
+        """Append a text delta to the one that waits before it, so that what waits stays small (I11)."""
+        last = self._waiting[-1]
+        kind = update["sessionUpdate"]
+        if not kind.endswith("_message_chunk") and kind != "agent_thought_chunk":
+            return False
+        if not isinstance(last, dict):
+            return False
+        if last.get("sessionUpdate") != kind or last.get("messageId") != update["messageId"]:
+            return False
+        before, after = last["content"], update["content"]
+        if before.get("type") != "text" or after.get("type") != "text" or len(before) != 2 or len(after) != 2:
+            return False
+        self._waiting[-1] = {**last, "content": {"type": "text", "text": before["text"] + after["text"]}}
+        return True

@@ -1,0 +1,178 @@
+"""The sessions of this process, and the methods that open, list and end them.
+
+Sessions belong to the process, not to a connection: a retry from a second connection meets the same prompt table
+(design section 4).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from sayagain.agent.attachment import Attachment
+from sayagain.agent.connection import Connection, IncomingRequest
+from sayagain.agent.resume import replay
+from sayagain.agent.session import Session
+from sayagain.agent.setup import session_setup
+from sayagain.errors import InvalidParams, SessionNotFound
+from sayagain.runtime import Runtime, RuntimeSession, SessionSetup
+
+__all__ = ["Sessions"]
+
+logger = logging.getLogger(__name__)
+
+Params = Mapping[str, Any]
+
+
+class Sessions:
+    """The registry. ``tasks`` lives as long as the agent and runs the sessions."""
+
+    def __init__(self, runtime: Runtime, tasks: anyio.abc.TaskGroup) -> None:
+        self._runtime = runtime
+        self._tasks = tasks
+        self._sessions: dict[str, Session] = {}
+        # Opening and ending one session are never done side by side.
+        self._locks: dict[str, anyio.Lock] = {}
+
+    def active(self, connection: Connection, session_id: str) -> Session:
+        """The session, if it is active on this connection; else :class:`SessionNotFound` (PRM-4, RES-14)."""
+        session = self._sessions.get(session_id)
+        attachment = session.attachments.get(connection) if session else None
+        if session is None or attachment is None or not attachment.active:
+            if self.is_child(session_id):
+                raise InvalidParams("sessionId", "a subagent session takes no requests of its own")
+            raise SessionNotFound(session_id)
+        return session
+
+    def is_child(self, session_id: str) -> bool:
+        """Whether this names a subagent session (SUB-5, SUB-9)."""
+        return any(session_id in session.children for session in self._sessions.values())
+
+    def detach(self, connection: Connection) -> None:
+        """The connection ended: its sessions are no longer active there; their work goes on."""
+        for session in self._sessions.values():
+            session.detach(connection)
+
+    # Methods.
+
+    async def new(self, request: IncomingRequest, params: Params, client: Params) -> Params:
+        """``session/new``."""
+        backend = await self._runtime.new(self._setup(params, client))
+        return await self._opened(request, backend)
+
+    async def fork(self, request: IncomingRequest, params: Params, client: Params) -> Params:
+        """``session/fork``: no replay and no marker (RPL-11)."""
+        backend = await self._runtime.fork(params["sessionId"], self._setup(params, client))
+        return await self._opened(request, backend, fresh=False)
+
+    async def resume(self, request: IncomingRequest, params: Params, client: Params) -> Params:
+        """``session/resume``, with or without replay (RES-*)."""
+        cursor: Mapping[str, Any] | None = params.get("replayFrom")
+        if cursor is not None and cursor.get("type") != "start":
+            raise InvalidParams("replayFrom.type", "this cursor is not supported")
+        session_id: str = params["sessionId"]
+        if self.is_child(session_id):
+            raise InvalidParams("sessionId", "a subagent session cannot be resumed; resume its root session")
+        setup = self._setup(params, client)
+        async with self._lock(session_id):
+            session = self._sessions.get(session_id)
+            if session is None:
+                session = await self._run(await self._runtime.resume(session_id, setup), fresh=False)
+            attached_before = request.connection in session.attachments
+            attachment = session.attach(request.connection)
+        try:
+            if cursor is not None:
+                await replay(session, attachment)
+        except BaseException:
+            self._abort(request, session, attachment, attached_before=attached_before)
+            raise
+        for update in session.current_state():
+            request.connection.update(session_id, update)
+        request.after_success = lambda: session.activate(attachment)
+        return {}
+
+    async def close(self, connection: Connection, session_id: str) -> Params:
+        """``session/close``: succeeds for what is not active (CLS-4)."""
+        session = self._sessions.get(session_id)
+        if session is not None and connection in session.attachments:
+            await self._close(session)
+        return {}
+
+    async def delete(self, session_id: str) -> Params:
+        """``session/delete``: an active session ends first (DEL-1)."""
+        if (session := self._sessions.get(session_id)) is not None:
+            await self._close(session)
+        async with self._lock(session_id):
+            await self._runtime.delete(session_id)
+        return {}
+
+    async def list(self, params: Params) -> Params:
+        """``session/list`` (LST-1 to LST-4)."""
+        page = await self._runtime.list(cwd=params.get("cwd"), cursor=params.get("cursor"))
+        result: dict[str, Any] = {"sessions": []}
+        for stored in page.sessions:
+            row: dict[str, Any] = {"sessionId": stored.session_id, "cwd": stored.cwd}
+            if stored.title is not None:
+                row["title"] = stored.title
+            if stored.updated_at is not None:
+                row["updatedAt"] = stored.updated_at
+            result["sessions"].append(row)
+        if page.next_cursor is not None:
+            result["nextCursor"] = page.next_cursor
+        return result
+
+    async def close_all(self) -> None:
+        """The process ends: every session is closed."""
+        async with anyio.create_task_group() as group:
+            for session in list(self._sessions.values()):
+                group.start_soon(self._close, session)
+
+    def _setup(self, params: Params, client: Params) -> SessionSetup:
+        return session_setup(params, self._runtime.capabilities, client)
+
+    async def _opened(self, request: IncomingRequest, backend: RuntimeSession, *, fresh: bool = True) -> Params:
+        session = await self._run(backend, fresh=fresh)
+        attachment = session.attach(request.connection)
+        # What the runtime has to say about the new session waits for the response: a client that gets updates of a
+        # session it does not know yet may hang (seen with one IDE).
+        request.after_success = lambda: session.activate(attachment)
+        return {"sessionId": session.session_id}
+
+    async def _run(self, backend: RuntimeSession, *, fresh: bool) -> Session:
+        session = Session(self._runtime, backend, fresh=fresh)
+        self._sessions[session.session_id] = session
+        await self._tasks.start(self._guard, session)
+        return session
+
+    async def _guard(self, session: Session, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """A session that fails ends alone."""
+        try:
+            await session.run(task_status=task_status)
+        except Exception:
+            logger.exception("a session ended unexpectedly")
+        finally:
+            if self._sessions.get(session.session_id) is session:
+                del self._sessions[session.session_id]
+
+    async def _close(self, session: Session) -> None:
+        async with self._lock(session.session_id):
+            await session.close()
+            if self._sessions.get(session.session_id) is session:
+                del self._sessions[session.session_id]
+        self._locks.pop(session.session_id, None)
+
+    def _lock(self, session_id: str) -> anyio.Lock:
+        return self._locks.setdefault(session_id, anyio.Lock())
+
+    def _abort(
+        self, request: IncomingRequest, session: Session, attachment: Attachment, *, attached_before: bool
+    ) -> None:
+        waiting = attachment.abort()
+        if attached_before:
+            request.after_error = lambda: attachment.deliver(waiting)
+        else:
+            session.detach(request.connection)

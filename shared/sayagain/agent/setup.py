@@ -1,0 +1,64 @@
+"""From the parameters of ``session/new``, ``resume`` and ``fork`` to a :class:`SessionSetup`.
+
+The types check shapes; here is what depends on the runtime: kinds that it does not support are refused before any
+session exists (NEW-3, NEW-8, NEW-5), with the field named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sayagain.errors import InvalidParams
+from sayagain.runtime import RuntimeCapabilities, SessionSetup
+
+__all__ = ["check_prompt", "session_setup"]
+
+
+def session_setup(
+    params: Mapping[str, Any], capabilities: RuntimeCapabilities, client_capabilities: Mapping[str, Any]
+) -> SessionSetup:
+    """The setup that validated ``params`` ask for; :class:`InvalidParams` for what the runtime can't do."""
+    directories: Sequence[str] = params.get("additionalDirectories") or ()
+    if directories and not capabilities.additional_directories:
+        raise InvalidParams("additionalDirectories", "additional directories are not supported")
+    servers: Sequence[Mapping[str, Any]] = params.get("mcpServers") or ()
+    transports = {"stdio": capabilities.mcp_stdio, "http": capabilities.mcp_http}
+    names: set[str] = set()
+    for index, server in enumerate(servers):
+        kind = server.get("type")
+        if not transports.get(str(kind), False):
+            raise InvalidParams(f"mcpServers.{index}.type", "this MCP transport is not supported")
+        if server["name"] in names:
+            raise InvalidParams(f"mcpServers.{index}.name", "two MCP servers have this name")
+        names.add(server["name"])
+    prompt: Mapping[str, Any] | None = params.get("systemPrompt")
+    if prompt is not None:
+        if prompt["mode"] not in capabilities.system_prompt_modes:
+            raise InvalidParams("systemPrompt.mode", "this mode is not supported")
+        for index, block in enumerate(prompt["content"]):
+            if block.get("type") != "text":
+                raise InvalidParams(f"systemPrompt.content.{index}.type", "only text is supported")
+    return SessionSetup(
+        cwd=params["cwd"],
+        additional_directories=tuple(directories),
+        mcp_servers=tuple(servers),
+        system_prompt=prompt,
+        client_capabilities=client_capabilities,
+    )
+
+
+def check_prompt(blocks: Sequence[Mapping[str, Any]], capabilities: RuntimeCapabilities) -> None:
+    """Refuse what the runtime can't take, before anything is reserved (PRM-3, INI-7)."""
+    if not blocks:
+        raise InvalidParams("prompt", "must have at least one content block")
+    supported = {
+        "text": True,
+        "resource_link": True,
+        "image": capabilities.image,
+        "audio": capabilities.audio,
+        "resource": capabilities.embedded_context,
+    }
+    for index, block in enumerate(blocks):
+        if not supported.get(str(block.get("type")), False):
+            raise InvalidParams(f"prompt.{index}.type", "this kind of content is not supported")

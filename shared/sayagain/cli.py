@@ -1,0 +1,142 @@
+"""The ``sayagain`` command.
+
+Standard output belongs to the protocol; logs go to standard error or a file, and hold no key, token or prompt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+
+from sayagain import __version__
+
+if TYPE_CHECKING:
+    from sayagain.runtime import Runtime
+
+__all__ = ["main"]
+
+LEVELS = ("debug", "info", "warning", "error")
+
+RUNTIMES = ("claude",)
+"""Commands that serve a runtime; each is an entry point in the group ``sayagain.runtimes``."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status."""
+    options = _parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.run
+    try:
+        return run(options)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sayagain",
+        description="Send it again: it lands once. An Agent Client Protocol agent in front of coding-agent runtimes.",
+    )
+    parser.add_argument("--version", action="version", version=f"sayagain {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    for name in RUNTIMES:
+        serve = commands.add_parser(name, help=f"serve {name} as an ACP v2 agent on standard input and output")
+        serve.add_argument("--log-level", choices=LEVELS, default="warning", help="default: %(default)s")
+        serve.add_argument("--log-file", type=Path, metavar="FILE", help="append the log to FILE, not standard error")
+        serve.set_defaults(run=_serve, runtime=name)
+        actions = serve.add_subparsers(metavar="ACTION")
+        login = actions.add_parser("login", help=f"sign in to {name} on this terminal")
+        login.add_argument("arguments", nargs=argparse.REMAINDER, help=f"passed on to {name}")
+        login.set_defaults(run=_login)
+
+    demo = commands.add_parser("demo", help="show a crash that loses nothing: no account, no network")
+    demo.add_argument("runtime", choices=RUNTIMES)
+    demo.set_defaults(run=_demo)
+
+    key = commands.add_parser(
+        "key", help="read an idempotency key on standard input, print the id of the message it stands for"
+    )
+    key.add_argument("session_id", metavar="SESSION_ID")
+    key.set_defaults(run=_key)
+    return parser
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from sayagain.transports.stdio import take_stdio
+
+    # First of all: from here on no stray print can reach the protocol.
+    transport = take_stdio()
+    _log_to(options.log_file, options.log_level)
+    anyio.run(_serve_stdio, _runtime(options.runtime), transport)
+    return 0
+
+
+async def _serve_stdio(runtime: Runtime, transport: Any) -> None:
+    """Until standard input closes or a signal asks for the end: both close every session in order."""
+    from sayagain.agent import Agent
+
+    async with Agent(runtime) as agent, anyio.create_task_group() as tasks:
+        tasks.start_soon(_end_on_signal, tasks.cancel_scope)
+        await agent.serve(transport)
+        tasks.cancel_scope.cancel()
+
+
+async def _end_on_signal(scope: anyio.CancelScope) -> None:
+    wanted = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if sys.platform != "win32" else [])]
+    with anyio.open_signal_receiver(*wanted) as signals:
+        async for _ in signals:
+            scope.cancel()
+
+
+def _login(options: argparse.Namespace) -> int:
+    """The client runs this on a terminal of its own (``auth_methods``); it ends with the login's exit status."""
+    return int(_hook(options.runtime, "login")(options.arguments))
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from sayagain.demo import run_demo
+
+    return run_demo(options.runtime)
+
+
+def _key(options: argparse.Namespace) -> int:
+    """For support: which stored message a key stands for. The key is read, not passed, so no process list shows it."""
+    from sayagain.errors import InvalidParams
+    from sayagain.identity import derive_message_id, validate_key
+
+    line = sys.stdin.readline()
+    try:
+        key = validate_key(line.removesuffix("\n").removesuffix("\r"), "key")
+    except InvalidParams as error:
+        print(f"sayagain: the key {error.reason}", file=sys.stderr)
+        return 2
+    assert key is not None
+    print(derive_message_id(options.session_id, key))
+    return 0
+
+
+def _runtime(name: str) -> Runtime:
+    return cast("Runtime", _hook(name, "create_runtime")())
+
+
+def _hook(name: str, attribute: str) -> Callable[..., Any]:
+    """A function of the adapter's package, which the entry point of that name leads to."""
+    from importlib import import_module
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group="sayagain.runtimes", name=name):
+        return cast("Callable[..., Any]", getattr(import_module(entry.module), attribute))
+    raise SystemExit(f"sayagain: the runtime {name} is not installed")
+
+
+def _log_to(file: Path | None, level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr) if file is None else logging.FileHandler(file, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])

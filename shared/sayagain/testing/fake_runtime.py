@@ -1,0 +1,344 @@
+"""A runtime without a model or a process: for rules and races, never the proof that something works.
+
+What is stored lives in a :class:`FakeStore`, which outlives any :class:`FakeRuntime`: a second runtime over the same
+store is the same agent after a restart. By default a submitted prompt is stored and answered at once; a session whose
+``manual`` is set does nothing by itself, and the test says what happens and when.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import anyio.lowlevel
+
+from sayagain.errors import InvalidParams, SayagainError, SessionInUse, SessionNotFound
+from sayagain.identity import child_session_id, new_session_id
+from sayagain.runtime import (
+    Ask,
+    AskWithdrawn,
+    ChildAnnounced,
+    ChildStarts,
+    Foreground,
+    HistoryEnds,
+    HistoryEntry,
+    HistoryUpdate,
+    Inserted,
+    Rejected,
+    RuntimeCapabilities,
+    RuntimeEvent,
+    SessionPage,
+    SessionSetup,
+    StoredSession,
+    Unreadable,
+    Update,
+    UserTurn,
+)
+
+__all__ = ["FakeRuntime", "FakeSession", "FakeStore", "text"]
+
+
+def text(content: str) -> dict[str, Any]:
+    """A text content block."""
+    return {"type": "text", "text": content}
+
+
+@dataclass
+class FakeStore:
+    """What is on the fake disk: for each session its working directory and its entries."""
+
+    sessions: dict[str, list[HistoryEntry]] = field(default_factory=dict[str, list[HistoryEntry]])
+    directories: dict[str, str] = field(default_factory=dict[str, str])
+    owners: dict[str, FakeSession] = field(default_factory=dict[str, "FakeSession"])
+    reads: int = 0
+    """How many times any history was read, replays and id reads together."""
+    read_error: SayagainError | None = None
+    before_entry: Callable[[int], Awaitable[None]] | None = None
+    """Awaited before each entry of a history, with its index: a test stops a replay here."""
+
+    def ids(self, session_id: str) -> list[str]:
+        """The ids of all stored user messages, in order, repeats included."""
+        return [
+            message_id
+            for entry in self.sessions.get(session_id, ())
+            if isinstance(entry, UserTurn) and entry.session_id == session_id
+            for message_id in entry.message_ids
+        ]
+
+
+class FakeSession:
+    """Implements ``RuntimeSession``. Methods that the seam does not know are the test's levers."""
+
+    def __init__(self, runtime: FakeRuntime, session_id: str, setup: SessionSetup) -> None:
+        self._runtime = runtime
+        self._store = runtime.store
+        self._session_id = session_id
+        self.setup = setup
+        self.manual = runtime.manual
+        self.submitted: list[str] = []
+        """Every message that the agent gave to the runtime, in order."""
+        self.contents: dict[str, Sequence[Mapping[str, Any]]] = {}
+        self.interrupts = 0
+        self.answers: dict[str, Mapping[str, Any] | None] = {}
+        self.snapshot_updates: list[Mapping[str, Any]] = []
+        self.submit_error: SayagainError | None = None
+        self.can_withdraw = True
+        self.closed = False
+        self._replies = 0
+        self._signal = anyio.Event()
+        self._send, self._receive = anyio.create_memory_object_stream[RuntimeEvent](math.inf)
+
+    # The seam.
+
+    @property
+    def session_id(self) -> str:
+        return self._session_id
+
+    async def events(self) -> AsyncIterator[RuntimeEvent]:
+        async with self._receive:
+            async for event in self._receive:
+                yield event
+
+    async def own(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        owner = self._store.owners.get(self._session_id)
+        if owner is not None and owner is not self and not owner.closed:
+            raise SessionInUse
+        self._store.owners[self._session_id] = self
+
+    async def submit(self, message_id: str, content: Sequence[Mapping[str, Any]]) -> None:
+        await anyio.lowlevel.checkpoint()
+        if self.submit_error is not None:
+            raise self.submit_error
+        self.submitted.append(message_id)
+        self.contents[message_id] = content
+        self._notify()
+        if not self.manual:
+            self.emit(Foreground(self._session_id, "running"))
+            self.store(message_id)
+            self.say(f"answer to {_plain(content)}")
+            self.finish()
+
+    async def withdraw(self, message_id: str) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return self.can_withdraw and message_id not in self._store.ids(self._session_id)
+
+    def snapshot(self) -> Sequence[Mapping[str, Any]]:
+        return self.snapshot_updates
+
+    async def interrupt(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.interrupts += 1
+        self._notify()
+        if not self.manual:
+            self.finish("cancelled")
+
+    async def answer(self, ask_id: str, result: Mapping[str, Any] | None) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.answers[ask_id] = result
+        self._notify()
+
+    async def close(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        if not self.closed:
+            self.closed = True
+            self._send.close()
+
+    # The levers.
+
+    def emit(self, event: RuntimeEvent) -> None:
+        """Report any event."""
+        if not self.closed:
+            self._send.send_nowait(event)
+
+    def persist(self, entry: HistoryEntry) -> None:
+        """Store an entry without reporting anything."""
+        self._store.sessions.setdefault(self._session_id, []).append(entry)
+        self._store.directories.setdefault(self._session_id, self.setup.cwd)
+
+    def store(self, message_id: str) -> None:
+        """Store a submitted message, and report it."""
+        content = [dict(block) for block in self.contents[message_id]]
+        update = {"sessionUpdate": "user_message", "messageId": message_id, "content": content}
+        self.persist(UserTurn(self._session_id, (message_id,), update))
+        self.emit(Inserted(message_id))
+
+    def refuse(self, message_id: str, error: SayagainError) -> None:
+        """Turn a submitted message away."""
+        self.emit(Rejected(message_id, error))
+        self.emit(Foreground(self._session_id, "idle"))
+
+    def say(self, content: str, *, message_id: str | None = None, stored: bool = True) -> str:
+        """Stream a message of the agent in one chunk and store it; its id."""
+        if message_id is None:
+            self._replies += 1
+            message_id = f"msg-{len(self._store.sessions.get(self._session_id, ()))}-{self._replies}"
+        chunk = {"sessionUpdate": "agent_message_chunk", "messageId": message_id, "content": text(content)}
+        self.emit(Update(self._session_id, chunk))
+        if stored:
+            whole = {"sessionUpdate": "agent_message", "messageId": message_id, "content": [text(content)]}
+            self.persist(HistoryUpdate(self._session_id, whole))
+        return message_id
+
+    def update(self, update: Mapping[str, Any], *, session_id: str | None = None) -> None:
+        """Report an update that is not stored."""
+        self.emit(Update(session_id or self._session_id, update))
+
+    def run(self) -> None:
+        """Foreground work starts."""
+        self.emit(Foreground(self._session_id, "running"))
+
+    def finish(self, stop_reason: str = "end_turn", *, error: Mapping[str, Any] | None = None) -> None:
+        """Foreground work ends."""
+        self.emit(Foreground(self._session_id, "idle", stop_reason=stop_reason, error=error))
+
+    def spawn(self, name: str, *, parent_id: str | None = None, stored: bool = True) -> str:
+        """Announce a child session that runs; its id. Its stored history ends by :meth:`end_child`."""
+        parent = parent_id or self._session_id
+        child_id = child_session_id(self._session_id, name)
+        update = {"sessionUpdate": "subagent_update", "sessionId": child_id, "title": name, "capabilities": {}}
+        self.emit(ChildAnnounced(parent, child_id, update))
+        self.emit(Foreground(child_id, "running"))
+        if stored:
+            self.persist(ChildStarts(parent, child_id, update))
+        return child_id
+
+    def end_child(self, child_id: str) -> None:
+        """The child is done."""
+        self.emit(Foreground(child_id, "idle", stop_reason="end_turn"))
+        self.persist(HistoryEnds(child_id))
+
+    def ask(self, ask_id: str, *, session_id: str | None = None) -> None:
+        """Ask for a permission."""
+        target = session_id or self._session_id
+        params = {
+            "sessionId": target,
+            "title": f"Allow {ask_id}?",
+            "options": [
+                {"optionId": "allow", "name": "Allow", "kind": "allow_once"},
+                {"optionId": "reject", "name": "Reject", "kind": "reject_once"},
+            ],
+        }
+        self.emit(Ask(ask_id, target, "session/request_permission", params))
+
+    def withdraw_ask(self, ask_id: str) -> None:
+        """No longer ask."""
+        self.emit(AskWithdrawn(ask_id))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until the agent has called something that makes ``condition`` true."""
+        while not condition():
+            await self._signal.wait()
+
+    def _notify(self) -> None:
+        self._signal.set()
+        self._signal = anyio.Event()
+
+
+class FakeRuntime:
+    """Implements ``Runtime`` over a store."""
+
+    name = "fake"
+    title = "Fake"
+
+    def __init__(self, store: FakeStore | None = None, *, capabilities: RuntimeCapabilities | None = None) -> None:
+        self.store = store or FakeStore()
+        self.capabilities = capabilities or RuntimeCapabilities(
+            image=True,
+            embedded_context=True,
+            mcp_stdio=True,
+            fork=True,
+            delete=True,
+            additional_directories=True,
+            system_prompt_modes=frozenset({"append"}),
+        )
+        self.manual = False
+        self.sessions: dict[str, FakeSession] = {}
+        self.logins: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for session in self.sessions.values():
+            await session.close()
+
+    def auth_methods(self, client_capabilities: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        method = {"type": "agent", "methodId": "fake-login", "name": "Fake login"}
+        terminal = {"type": "terminal", "methodId": "fake-terminal", "name": "Fake terminal login"}
+        offered = bool((client_capabilities.get("auth") or {}).get("terminal") is not None)
+        return [method, terminal] if offered else [method]
+
+    async def login(self, method_id: str, params: Mapping[str, Any]) -> None:
+        if method_id != "fake-login":
+            raise InvalidParams("methodId", "no such method that the agent serves")
+        self.logins.append(method_id)
+
+    async def logout(self) -> None:
+        self.logins.clear()
+
+    async def new(self, setup: SessionSetup) -> FakeSession:
+        return self._session(new_session_id(), setup)
+
+    async def resume(self, session_id: str, setup: SessionSetup) -> FakeSession:
+        if session_id not in self.store.sessions:
+            raise SessionNotFound(session_id)
+        return self._session(session_id, setup)
+
+    async def fork(self, session_id: str, setup: SessionSetup) -> FakeSession:
+        if session_id not in self.store.sessions:
+            raise SessionNotFound(session_id)
+        session = self._session(new_session_id(), setup)
+        for entry in self.store.sessions[session_id]:
+            if isinstance(entry, UserTurn | HistoryUpdate) and entry.session_id == session_id:
+                session.persist(replace(entry, session_id=session.session_id))
+        return session
+
+    async def list(self, *, cwd: str | None, cursor: str | None) -> SessionPage:
+        if cursor not in (None, "", "0"):
+            raise InvalidParams("cursor", "is not one of ours")
+        rows = [
+            StoredSession(session_id, self.store.directories[session_id])
+            for session_id in self.store.sessions
+            if cwd in (None, self.store.directories[session_id])
+        ]
+        return SessionPage(rows)
+
+    async def delete(self, session_id: str) -> None:
+        self.store.sessions.pop(session_id, None)
+
+    async def history(self, session_id: str, *, live: bool) -> AsyncIterator[HistoryEntry]:
+        self.store.reads += 1
+        if session_id not in self.store.sessions:
+            raise SessionNotFound(session_id)
+        for index, entry in enumerate(list(self.store.sessions[session_id])):
+            if self.store.before_entry is not None:
+                await self.store.before_entry(index)
+            if self.store.read_error is not None:
+                raise self.store.read_error
+            yield entry
+
+    async def message_ids(self, session_id: str) -> Set[str]:
+        await anyio.lowlevel.checkpoint()
+        self.store.reads += 1
+        if self.store.read_error is not None:
+            raise self.store.read_error
+        return set(self.store.ids(session_id))
+
+    def gap(self, session_id: str, count: int, what: str) -> None:
+        """Store a gap."""
+        self.store.sessions[session_id].append(Unreadable(session_id, count, what))
+
+    def _session(self, session_id: str, setup: SessionSetup) -> FakeSession:
+        session = self.sessions[session_id] = FakeSession(self, session_id, setup)
+        return session
+
+
+def _plain(content: Sequence[Mapping[str, Any]]) -> str:
+    return " ".join(str(block.get("text", block.get("type"))) for block in content)
