@@ -1,0 +1,186 @@
+"""``can_use_tool`` control requests as ``session/request_permission``, and the client's outcome as their answer.
+
+Everything but an option that was offered and allows is a refusal (PER-3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from sayagain_claude.translate import diffs
+from sayagain_claude.translate.blocks import Block, Json, as_list, as_mapping, as_text, fenced
+from sayagain_claude.translate.tools import absolute_path, started, tool_kind
+
+__all__ = ["permission_request", "permission_response"]
+
+ALLOW_ONCE: Final = "allow_once"
+ALLOW_ALWAYS: Final = "allow_always"
+ALLOW_MODE: Final = "allow_mode"
+REJECT: Final = "reject_once"
+ANSWER: Final = "answer_"
+
+_DECLINED: Final = "The user declined this tool call."
+_WITHDRAWN: Final = "The permission request was dismissed without an answer."
+_IN_CHAT: Final = "The user will answer in the chat: ask the questions there as text."
+
+_ACCEPT_EDITS: Final[Json] = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+"""The CLI suggests nothing for a plan (measured); its own dialog offers this."""
+
+_MODES: Final = {"acceptEdits": "accept all edits", "bypassPermissions": "allow everything", "auto": "decide by itself"}
+_LASTING: Final = {
+    "session": "in this session",
+    "localSettings": "in this project",
+    "projectSettings": "in this project",
+}
+
+
+def permission_request(
+    session_id: str,
+    request: Mapping[str, Any],
+    *,
+    cwd: str,
+    tool_use: Mapping[str, Any] | None = None,
+    before: str | None = None,
+) -> dict[str, Any]:
+    """The params of ``session/request_permission`` (PER-1, PER-4).
+
+    ``session_id`` is the child's when the request has an ``agent_id``. ``tool_use`` is the call's block, whose input
+    a request may lack (measured: ``ExitPlanMode``). ``before`` is the text of the file that an edit is about, when
+    the caller could read it: the patch then shows the exact diff before it is approved.
+    """
+    name = as_text(request.get("tool_name"))
+    input_ = as_mapping(request.get("input")) or as_mapping((tool_use or {}).get("input"))
+    call = started({"id": request.get("tool_use_id"), "name": name, "input": input_}, cwd)
+    del call["sessionUpdate"]
+    call["status"] = "pending"
+    diff = _preview(name, input_, cwd, before)
+    if diff is not None:
+        call["content"] = [diff]
+    params: dict[str, Any] = {
+        "sessionId": session_id,
+        "title": _title(name, call["title"]),
+        "subject": {"type": "tool_call", "toolCall": call},
+        "options": _options(name, request, input_),
+    }
+    description = as_text(request.get("decision_reason")) or as_text(request.get("description"))
+    if description and description != as_text(call["title"]):
+        params["description"] = description
+    return params
+
+
+def permission_response(request: Mapping[str, Any], result: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The ``response`` of the control response for a client's result; ``None`` when it failed or was cancelled."""
+    outcome = as_mapping((result or {}).get("outcome"))
+    chosen = as_text(outcome.get("optionId")) if outcome.get("outcome") == "selected" else ""
+    offered = {
+        option["optionId"] for option in _options(as_text(request.get("tool_name")), request, request.get("input"))
+    }
+    if chosen not in offered:
+        return _deny(_WITHDRAWN)
+    if chosen == REJECT:
+        return _deny(_IN_CHAT if request.get("tool_name") == "AskUserQuestion" else _DECLINED)
+    input_ = dict(as_mapping(request.get("input")))
+    if chosen.startswith(ANSWER):
+        question = _questions(input_)[0]
+        label = _labels(question)[int(chosen.removeprefix(ANSWER))]
+        input_["answers"] = {as_text(question.get("question")): label}
+    allowed: dict[str, Any] = {"behavior": "allow", "updatedInput": input_}
+    if chosen in (ALLOW_ALWAYS, ALLOW_MODE):
+        allowed["updatedPermissions"] = _suggested(request, modes=chosen == ALLOW_MODE)
+    return allowed
+
+
+def _deny(message: str) -> dict[str, Any]:
+    return {"behavior": "deny", "message": message, "interrupt": False}
+
+
+def _title(name: str, call_title: str) -> str:
+    if name == "ExitPlanMode":
+        return "Approve this plan?"
+    if name == "AskUserQuestion":
+        return call_title
+    if tool_kind(name) == "execute":
+        return f"Run {call_title}?"
+    return f"{call_title}?" if tool_kind(name) != "other" else f"Allow {call_title}?"
+
+
+def _options(name: str, request: Json, input_: object) -> list[Block]:
+    if name == "AskUserQuestion":
+        return _answers(as_mapping(input_))
+    plan = name == "ExitPlanMode"
+    options = [_option(ALLOW_ONCE, "Yes, and ask before each edit" if plan else "Allow", "allow_once")]
+    rules, modes = _suggested(request, modes=False), _suggested(request, modes=True)
+    if rules:
+        options.append(_option(ALLOW_ALWAYS, _rules_label(rules), "allow_always"))
+    if modes:
+        options.append(_option(ALLOW_MODE, _modes_label(modes), "allow_always"))
+    options.append(_option(REJECT, "No, keep planning" if plan else "Reject", "reject_once"))
+    return options
+
+
+def _option(option_id: str, name: str, kind: str) -> Block:
+    return {"optionId": option_id, "name": name, "kind": kind}
+
+
+def _answers(input_: Json) -> list[Block]:
+    """The labels of one single-choice question as options; anything else is answered in the chat."""
+    questions = _questions(input_)
+    options: list[Block] = []
+    if len(questions) == 1 and questions[0].get("multiSelect") is not True:
+        labels = _labels(questions[0])
+        options = [_option(f"{ANSWER}{index}", label, "allow_once") for index, label in enumerate(labels) if label]
+    return [*options, _option(REJECT, "Answer in the chat", "reject_once")]
+
+
+def _questions(input_: Json) -> list[Json]:
+    return [as_mapping(question) for question in as_list(input_.get("questions"))]
+
+
+def _labels(question: Json) -> list[str]:
+    return [as_text(as_mapping(option).get("label")) for option in as_list(question.get("options"))]
+
+
+def _suggested(request: Json, *, modes: bool) -> list[Json]:
+    """The CLI's suggestions: changes of the mode, or all others, which belong together."""
+    suggestions = [as_mapping(suggestion) for suggestion in as_list(request.get("permission_suggestions"))]
+    if not suggestions and request.get("tool_name") == "ExitPlanMode":
+        suggestions = [_ACCEPT_EDITS]
+    return [suggestion for suggestion in suggestions if suggestion and (suggestion.get("type") == "setMode") is modes]
+
+
+def _rules_label(suggestions: Sequence[Json]) -> str:
+    subjects: list[str] = []
+    for suggestion in suggestions:
+        for rule in map(as_mapping, as_list(suggestion.get("rules"))):
+            tool, content = as_text(rule.get("toolName")), as_text(rule.get("ruleContent"))
+            subjects.append(f"{tool}({content})" if content else tool)
+        subjects += [f"access to {as_text(directory)}" for directory in as_list(suggestion.get("directories"))]
+    lasting = _LASTING.get(as_text(suggestions[0].get("destination")), "")
+    what = " and ".join(subject for subject in subjects if subject) or "this"
+    return f"Always allow {what} {lasting}".strip()
+
+
+def _modes_label(suggestions: Sequence[Json]) -> str:
+    mode = as_text(suggestions[0].get("mode"))
+    lasting = _LASTING.get(as_text(suggestions[0].get("destination")), "")
+    return f"Allow, and {_MODES.get(mode, f'switch to {mode} mode')} {lasting}".strip()
+
+
+def _preview(name: str, input_: Json, cwd: str, before: str | None) -> Block | None:
+    path = absolute_path(input_.get("file_path"), cwd)
+    if path is None or name not in ("Write", "Edit"):
+        return None
+    if name == "Write":
+        after = input_.get("content")
+        if not isinstance(after, str):
+            return None
+        return diffs.text_diff(path, before, as_text(after)) if before is not None else fenced(as_text(after))
+    old, new = input_.get("old_string"), input_.get("new_string")
+    if isinstance(old, str) and isinstance(new, str):
+        if before is not None and old and old in before:
+            count = -1 if input_.get("replace_all") is True else 1
+            return diffs.text_diff(path, before, before.replace(old, as_text(new), count))
+        lines = [f"-{line}" for line in as_text(old).split("\n")] + [f"+{line}" for line in as_text(new).split("\n")]
+        return fenced("\n".join(lines), "diff")
+    return None
