@@ -86,7 +86,7 @@ class LiveTranslator:
         self._session_id = session_id
         self._cwd = cwd
         self._streams: dict[str, _Stream] = {session_id: _Stream()}
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[tuple[str, str], _Call] = {}
         self._children: dict[str, _Child] = {}
         self._child_of_call: dict[str, str] = {}
         self._compaction: str | None = None
@@ -126,7 +126,7 @@ class LiveTranslator:
 
     def tool_use(self, tool_call_id: str) -> Json | None:
         """The ``tool_use`` block of a call that has no result yet: a permission request may lack its input."""
-        call = self._calls.get(tool_call_id)
+        call = self._find(tool_call_id)
         return call.block if call else None
 
     def close_calls(self, status: str) -> list[RuntimeEvent]:
@@ -202,7 +202,7 @@ class LiveTranslator:
         call_id = as_text(block.get("id"))
         if block.get("type") != "tool_use" or not call_id:
             return []
-        self._calls[call_id] = _Call(self._session_id, block)
+        self._calls[self._session_id, call_id] = _Call(self._session_id, block)
         return [Update(self._session_id, tools.opened(call_id, as_text(block.get("name"))))]
 
     def _assistant(self, frame: Json) -> list[RuntimeEvent]:
@@ -253,7 +253,7 @@ class LiveTranslator:
         call_id = as_text(block.get("id"))
         if not call_id:
             return []
-        known = self._calls.get(call_id)
+        known = self._calls.get((session_id, call_id))
         update = tools.started(block, self._cwd)
         if known is None:
             stream.runs.separate()
@@ -263,11 +263,16 @@ class LiveTranslator:
             # Nothing is asked in this mode: what is complete runs.
             call.running = True
             update["status"] = "in_progress"
-        self._calls[call_id] = call
+        self._calls[session_id, call_id] = call
         return [Update(session_id, update)]
 
+    def _find(self, call_id: str) -> _Call | None:
+        """The open call with this id, where a frame does not say whose it is; the model's ids are unique."""
+        owners = (self._session_id, *(child.session_id for child in self._children.values()))
+        return next((call for owner in owners if (call := self._calls.get((owner, call_id)))), None)
+
     def _running(self, call_id: str, child_id: str | None = None) -> list[RuntimeEvent]:
-        call = self._calls.get(call_id)
+        call = self._find(call_id)
         if call is None or (call.running and child_id is None):
             return []
         update: Block = {"sessionUpdate": "tool_call_update", "toolCallId": call_id}
@@ -281,23 +286,22 @@ class LiveTranslator:
     def _tool_results(self, session_id: str, frame: Json) -> list[RuntimeEvent]:
         events: list[RuntimeEvent] = []
         for found in results.tool_results(frame):
-            call = self._calls.pop(found.tool_call_id, None)
+            call = self._calls.pop((session_id, found.tool_call_id), None)
             block = call.block if call else None
             result = results.with_child(found, self._child_of_call.get(found.tool_call_id))
             update = results.finished(block, result, self._cwd)
-            owner = call.session_id if call else session_id
-            events.append(Update(owner, update))
+            events.append(Update(session_id, update))
             if block is not None:
-                events += self._updates(owner, self._plans.finished(owner, block, result, update["status"]))
+                events += self._updates(session_id, self._plans.finished(session_id, block, result, update["status"]))
         return events
 
     def _close_calls(self, session_id: str | None, status: str) -> list[RuntimeEvent]:
         events: list[RuntimeEvent] = []
-        for call_id, call in list(self._calls.items()):
-            if session_id is None or call.session_id == session_id:
-                del self._calls[call_id]
+        for owner, call_id in list(self._calls):
+            if session_id is None or owner == session_id:
+                del self._calls[owner, call_id]
                 update = {"sessionUpdate": "tool_call_update", "toolCallId": call_id, "status": status}
-                events.append(Update(call.session_id, update))
+                events.append(Update(owner, update))
         return events
 
     # Users
@@ -318,8 +322,8 @@ class LiveTranslator:
         if kind is RowKind.PROMPT and frame.get("isSynthetic") is not True and text.strip():
             child = self._children[as_text(frame.get("agent_id"))]
             if child.prompted:
-                # The task itself was reported when the child was announced; later messages have ids of their own.
                 if child.session_id not in self._streams:
+                    # Before the child's first answer it can only be its task, reported when the task started.
                     return events
                 message_id = as_text(frame.get("uuid"))
                 update: Block = {
@@ -344,7 +348,7 @@ class LiveTranslator:
         child = self._children.get(agent_id)
         if child:
             return [], child.session_id
-        call = self._calls.get(parent_call)
+        call = self._find(parent_call)
         parent_id = call.session_id if call else self._session_id
         title = as_text(frame.get("task_description"))
         events = self._announce(agent_id, parent_id, parent_call, title, as_text(frame.get("subagent_type")))

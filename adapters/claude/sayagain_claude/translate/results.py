@@ -31,6 +31,9 @@ from sayagain_claude.translate.tools import AGENT_TOOLS, absolute_path, mcp_name
 __all__ = ["ToolResult", "finished", "tool_results", "with_child"]
 
 _EXIT_CODE: Final = re.compile(r"\AExit code (-?\d+)(?:\n|\Z)")
+_SAVED_MEDIA: Final = re.compile(r"\A\[(?:Image|Audio|Resource): source: [^\n]*\]\Z")
+"""Where the CLI keeps a copy of media, told to the model beside the media themselves."""
+_RESOURCE: Final = re.compile(r"\A\[Resource from [^\n]*? at (\w[\w+.-]*:[^\s\]]*)\] (.*)\Z", re.DOTALL)
 _NUMBERED: Final = re.compile(r"^ *\d+(?:\t|→)", re.MULTILINE)
 
 
@@ -101,7 +104,7 @@ def finished(call: Json | None, result: ToolResult, cwd: str) -> Block:
     else:
         structured = as_mapping(result.structured)
         update["status"] = "cancelled" if structured.get("interrupted") is True else "completed"
-        shown = _SHOWN.get(name, _any)(_Call(name, input_, cwd, call), result)
+        shown = _SHOWN.get(name, _mcp if mcp_name(name) else _any)(_Call(name, input_, cwd, call), result)
         if name not in _SHOWN or name in _RAW:
             raw = _raw_output(name, result)
             if raw is not None:
@@ -153,6 +156,21 @@ def _any(_call: _Call, result: ToolResult) -> list[Block]:
         text = harness.tool_text(plain_text(result.content))
         return [text_content(text)] if text.strip() else []
     return [block for block in map(_display, as_list(result.content)) if block]
+
+
+def _mcp(_call: _Call, result: ToolResult) -> list[Block]:
+    """An MCP server's content, from the forms that the CLI gives it for the model (measured)."""
+    shown: list[Block] = []
+    for block in _any(_call, result):
+        text = as_text(as_mapping(block.get("content")).get("text"))
+        if _SAVED_MEDIA.match(text):
+            continue
+        resource = _RESOURCE.match(text)
+        embedded: Block = (
+            {"type": "resource", "resource": {"uri": resource[1], "text": resource[2]}} if resource else {}
+        )
+        shown.append(content(embedded) if embedded else block)
+    return shown
 
 
 def _shell(_call: _Call, result: ToolResult) -> list[Block]:
