@@ -10,8 +10,6 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
-from uuid6 import uuid7
-
 from sayagain.errors import InvalidParams
 
 __all__ = [
@@ -60,6 +58,9 @@ def derive_message_id(session_id: str, key: str) -> str:
 
 def fresh_message_id() -> str:
     """An id for a message without a key: UUIDv7, so that ids sort by time in logs."""
+    # Imports importlib.metadata, which nothing before the first prompt needs.
+    from uuid6 import uuid7
+
     return str(uuid7())
 
 

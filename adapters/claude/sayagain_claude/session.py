@@ -76,7 +76,8 @@ class ClaudeSession:
         self._lease: Lease | None = None
         self._process: ClaudeProcess | None = None
         self._process_gone = anyio.Event()
-        # Starting and ending the process, and taking the lease, are never done side by side.
+        # Two locks, so that a replay, which needs an owner alone, does not wait for a process to start.
+        self._ownership = anyio.Lock()
         self._lifecycle = anyio.Lock()
         self._account: Mapping[str, Any] = {}
         self._turns = Turns(session_id)
@@ -127,7 +128,7 @@ class ClaudeSession:
 
     async def own(self) -> None:
         """See the seam: the lease of this session."""
-        async with self._lifecycle:
+        async with self._ownership:
             self._check_open()
             if self._lease is None:
                 self._lease = await ownership.take(self._session_id, self._config, self._env)
@@ -386,7 +387,7 @@ class ClaudeSession:
         with anyio.CancelScope(shield=True):
             if self._turns.active:
                 await self._stop()
-            async with self._lifecycle:
+            async with self._lifecycle, self._ownership:
                 await self._end_process()
                 if self._lease is not None:
                     self._lease.release()

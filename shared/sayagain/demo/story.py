@@ -1,0 +1,138 @@
+"""What the demo shows: a prompt, a crash before its answer is read, and the same prompt sent again."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from sayagain.demo.agent import AgentProcess, start_agent
+from sayagain.demo.timeline import Timeline
+from sayagain.identity import derive_message_id
+from sayagain.testing.messages_api import MessagesService, serve_messages
+from sayagain.testing.messages_script import Script, Step, Text
+
+__all__ = ["tell"]
+
+PROMPT: Final = "Deploy the new version"
+REPLY: Final = "Deployed. (A second run would have deployed it twice.)"
+
+PATIENCE: Final = 60.0
+"""Seconds for the whole story; a cold start of the runtime takes a few."""
+
+
+async def tell(runtime: str) -> bool:
+    """Run the story; whether it ended as promised."""
+    timeline = Timeline()
+    timeline.title(f"sayagain demo {runtime}: real Claude Code, a stand-in for the model, no account, no network")
+    script = Script([Step(PROMPT, [[Text(REPLY)]])])
+    with tempfile.TemporaryDirectory(prefix="sayagain-demo-", ignore_cleanup_errors=True) as folder:
+        async with serve_messages(script) as service:
+            with anyio.fail_after(PATIENCE):
+                return await _tell(runtime, timeline, Path(folder), service)
+
+
+async def _tell(runtime: str, timeline: Timeline, folder: Path, service: MessagesService) -> bool:
+    env = _environment(folder, service)
+    project = folder / "project"
+    project.mkdir()
+    key = str(uuid.uuid4())
+
+    async with start_agent(runtime, env) as agent:
+        await _initialize(agent, timeline)
+        timeline.sent("session/new")
+        session, _ = await agent.request("session/new", {"cwd": str(project)})
+        session_id: str = session["sessionId"]
+        timeline.received(f"session {session_id}")
+        prompt = {"sessionId": session_id, "prompt": [{"type": "text", "text": PROMPT}], "idempotencyKey": key}
+        timeline.sent(f'session/prompt "{PROMPT}", with an idempotencyKey')
+        await agent.send("session/prompt", prompt)
+        await service.asked(PROMPT)
+        timeline.note("the model is asked; the client reads nothing")
+        await _until_stored(folder, session_id, REPLY)
+        timeline.note("Claude Code has stored the prompt and the reply")
+        await agent.kill()
+        timeline.crashed("the agent, before the client read an answer: did the prompt land?")
+
+    async with start_agent(runtime, env) as agent:
+        timeline.note("a new agent process")
+        await _initialize(agent, timeline)
+        timeline.sent("session/resume, with replay")
+        resume = {"sessionId": session_id, "cwd": str(project), "replayFrom": {"type": "start"}}
+        _, updates = await agent.request("session/resume", resume)
+        for update in updates:
+            if shown := _describe(update):
+                timeline.received(shown)
+        timeline.sent("session/prompt, the same again with the same key")
+        answer, _ = await agent.request("session/prompt", prompt)
+        timeline.received(f"messageId {answer['messageId']}: it landed before, nothing runs again")
+        await agent.close()
+
+    message_id = derive_message_id(session_id, key)
+    stored = sum(row.get("uuid") == message_id for row in _rows(folder, session_id))
+    asked = service.count(PROMPT)
+    complete = sum(update["sessionUpdate"] == "replay_complete" for update in updates)
+    good = answer["messageId"] == message_id and (stored, asked, complete) == (1, 1, 1)
+    timeline.verdict(
+        f"prompts sent: 2; messages stored in the transcript: {stored}; "
+        f"times the model was asked: {asked}; replays marked complete: {complete}",
+        good=good,
+    )
+    return good
+
+
+async def _initialize(agent: AgentProcess, timeline: Timeline) -> None:
+    timeline.sent("initialize")
+    info = {"name": "sayagain-demo", "version": "1"}
+    result, _ = await agent.request("initialize", {"protocolVersion": 2, "info": info})
+    timeline.received(f"{result['info']['title']}, protocol {result['protocolVersion']}")
+
+
+def _describe(update: Mapping[str, Any]) -> str | None:
+    kind: str = update["sessionUpdate"]
+    match kind:
+        case "user_message" | "agent_message":
+            text = "".join(block.get("text", "") for block in update["content"])
+            return f'{kind} "{text}"'
+        case "replay_complete":
+            return "replay_complete: the history is whole"
+        case "state_update":
+            return f"state_update {update['state']}"
+        case _:
+            return None
+
+
+def _environment(folder: Path, service: MessagesService) -> dict[str, str]:
+    """Nothing of the user's is read, nothing leaves the machine."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "CLAUDE"))}
+    return env | {
+        "CLAUDE_CONFIG_DIR": str(folder / "config"),
+        "SAYAGAIN_STATE_DIR": str(folder / "state"),
+        "ANTHROPIC_BASE_URL": service.url,
+        "ANTHROPIC_API_KEY": "demo",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+
+
+def _rows(folder: Path, session_id: str) -> list[Mapping[str, Any]]:
+    """The runtime's own record, read without any code of the agent."""
+    rows: list[Mapping[str, Any]] = []
+    for path in (folder / "config" / "projects").glob(f"*/{session_id}.jsonl"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                # The last line may be half written at this moment.
+                continue
+    return rows
+
+
+async def _until_stored(folder: Path, session_id: str, text: str) -> None:
+    while not any(row.get("type") == "assistant" and text in json.dumps(row) for row in _rows(folder, session_id)):
+        await anyio.sleep(0.02)
