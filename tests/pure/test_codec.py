@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from types import MappingProxyType
 from typing import Any
 
@@ -126,3 +128,16 @@ def test_errors_quote_nothing_of_the_line() -> None:
         with pytest.raises(ValueError, match=r".") as caught:
             loads(line)
         assert "secret" not in str(caught.value)
+
+
+def test_only_updates_wait_for_the_fast_encoder() -> None:
+    program = """
+import sys
+from sayagain.protocol.jsonrpc import Decoder, encode_notification, encode_result
+[request] = Decoder().feed(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\\n')
+encode_result(request.id, {"a": 1})
+assert not any(name.startswith("pydantic") for name in sys.modules)
+encode_notification("session/update", {"a": 1})
+assert "pydantic_core" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -290,6 +290,24 @@ async def test_descriptors_that_someone_made_nonblocking_work_too(ends: Ends) ->
             assert await anyio.to_thread.run_sync(drain, ends[2]) == payload
 
 
+async def test_other_reader_that_was_quicker(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = StdioTransport(*ends[:2])
+    read, refusals = os.read, [1, 2]
+
+    def late(fd: int, size: int) -> bytes:
+        if refusals:
+            refusals.pop()
+            raise BlockingIOError
+        return read(fd, size)
+
+    os.write(ends[3], b"line\n")
+    monkeypatch.setattr(os, "read", late)
+    with anyio.fail_after(5):
+        assert await transport.receive() == b"line\n"
+        await transport.aclose()
+    assert refusals == []
+
+
 async def test_regular_files(tmp_path: Path, threads: bool) -> None:
     source, target = tmp_path / "in", tmp_path / "out"
     payload = b"z" * 200_000

@@ -62,6 +62,17 @@ def test_stray_output_never_reaches_the_protocol() -> None:
     )
 
 
+def test_stray_line_is_seen_even_when_the_process_is_killed() -> None:
+    done = run(
+        """
+        take_stdio()
+        print("the last words")
+        os._exit(0)
+        """
+    )
+    assert (done.stdout, done.stderr) == (b"", b"the last words\n")
+
+
 def test_children_inherit_neither_the_input_nor_the_output() -> None:
     done = run(
         """

@@ -93,16 +93,16 @@ class StdioTransport:
         with self._receiving:
             await anyio.lowlevel.checkpoint()
             while not self._closed:
-                with suppress(BlockingIOError, anyio.ClosedResourceError):
-                    try:
-                        data = await self._read()
-                    except BlockingIOError:
-                        raise
-                    except OSError:
-                        # A reset socket or a terminal that hung up: nothing more will come.
-                        return b""
-                    if data is not None:
-                        return data
+                try:
+                    data = await self._read()
+                except (BlockingIOError, anyio.ClosedResourceError):
+                    # Somebody else was quicker on a shared descriptor in non-blocking mode; or aclose() was called.
+                    continue
+                except OSError:
+                    # A reset socket or a terminal that hung up: nothing more will come.
+                    return b""
+                if data is not None:
+                    return data
             raise ClosedTransport
 
     async def send(self, data: bytes) -> None:
