@@ -12,9 +12,9 @@ from typing import Any
 
 import anyio
 import anyio.abc
-from support_wire import Wire, wire_over
 
 from sayagain.testing.messages_api import MessagesService
+from support_wire import Wire, wire_over
 
 __all__ = ["AgentProcess", "agent_process", "claude_environment", "rows", "stored_ids", "transcript"]
 
@@ -99,10 +99,9 @@ def rows(env: Mapping[str, str], session_id: str) -> list[dict[str, Any]]:
 
 def stored_ids(env: Mapping[str, str], session_id: str) -> list[str]:
     """The ids of stored user messages, read by the tests' own eyes, repeats included."""
-    found: list[str] = []
-    for row in rows(env, session_id):
-        if row["type"] == "user" and isinstance(row["message"]["content"], str):
-            found.append(row["uuid"])
-        elif row["type"] == "user" and not any(b.get("type") == "tool_result" for b in row["message"]["content"]):
-            found.append(row["uuid"])
-    return found
+    return [
+        row["uuid"]
+        for row in rows(env, session_id)
+        if row["type"] == "user"
+        and not any(isinstance(b, dict) and b.get("type") == "tool_result" for b in row["message"]["content"])
+    ]

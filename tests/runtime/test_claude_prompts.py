@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support_claude import agent_process, claude_environment, stored_ids
-from support_wire import entities
 
 from sayagain.identity import derive_message_id
 from sayagain.testing.messages_api import serve_messages
 from sayagain.testing.messages_script import Script
+from support_claude import agent_process, claude_environment, stored_ids
+from support_wire import entities
 
 pytestmark = pytest.mark.real
 

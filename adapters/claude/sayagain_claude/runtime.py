@@ -95,7 +95,7 @@ class ClaudeRuntime:
         stored = await anyio.to_thread.run_sync(listing.stored_session, path)
         session = self._session(session_id, setup, stored=True)
         if stored is not None and stored.title is not None:
-            session.describe({"sessionUpdate": "session_info_update", "title": stored.title})
+            session.describe(stored.title)
         session.warm_up()
         return session
 
@@ -129,12 +129,9 @@ class ClaudeRuntime:
         """Streamed from the raw transcript, a batch of entries at a time."""
         path = await self._path(session_id)
         batches = history(path, session_id, live=live)
-        try:
-            while (batch := await anyio.to_thread.run_sync(next, batches, None)) is not None:
-                for entry in batch:
-                    yield entry
-        finally:
-            batches.close()
+        while (batch := await anyio.to_thread.run_sync(next, batches, None)) is not None:
+            for entry in batch:
+                yield entry
 
     async def message_ids(self, session_id: str) -> Set[str]:
         """A search of the raw transcript for ids alone."""

@@ -26,6 +26,7 @@ from sayagain_claude.control import error_response, success_response, user_frame
 from sayagain_claude.preview import text_before
 from sayagain_claude.process import ClaudeProcess
 from sayagain_claude.transcripts import ids, paths
+from sayagain_claude.transcripts.listing import session_title
 from sayagain_claude.translate.blocks import as_mapping
 from sayagain_claude.translate.live import LiveTranslator
 from sayagain_claude.translate.permissions import permission_request, permission_response
@@ -108,9 +109,9 @@ class ClaudeSession:
         """Title, usage and commands as last reported."""
         return list(self._latest.values())
 
-    def describe(self, update: Mapping[str, Any]) -> None:
-        """What the store says of the session, until the CLI says something newer."""
-        self._latest.setdefault(update["sessionUpdate"], update)
+    def describe(self, title: str) -> None:
+        """The title that the store has for the session, until the CLI says something newer."""
+        self._latest.setdefault("session_info_update", _title(title))
 
     def warm_up(self) -> None:
         """Start the process ahead of the first prompt, which then finds it ready. What fails here is told there."""
@@ -171,7 +172,9 @@ class ClaudeSession:
         return process
 
     async def _initialize(self, process: ClaudeProcess) -> None:
-        answer = await process.request({"subtype": "initialize", "hooks": None}, patience=START_PATIENCE)
+        answer = await process.request(
+            {"subtype": "initialize", "hooks": None, "forwardSubagentText": True}, patience=START_PATIENCE
+        )
         self._account = answer.get("account") or {}
         if self._setup.mcp_servers:
             # Not on the command line: other users of the machine can read that, and headers hold tokens.
@@ -282,6 +285,7 @@ class ClaudeSession:
                 return
             self._turns.submit(message_id)
             process.awaited = _encoded(message_id)
+        await self._name(content)
         try:
             with anyio.fail_after(ANSWER_PATIENCE):
                 await process.send(frame)
@@ -290,6 +294,14 @@ class ClaudeSession:
         except RuntimeDied:
             pass
         self._tasks.start_soon(self._watch, process, message_id)
+
+    async def _name(self, content: Sequence[Mapping[str, Any]]) -> None:
+        """A session without a title is called by its first prompt, as ``session/list`` will call it."""
+        if "session_info_update" in self._latest:
+            return
+        title = session_title(" ".join(str(block["text"]) for block in content if block.get("type") == "text"))
+        if title is not None:
+            await self._emit([Update(self._session_id, _title(title))])
 
     async def _watch(self, process: ClaudeProcess, message_id: str) -> None:
         """A submitted prompt is never left unanswered: a CLI that says nothing and answers nothing is ended."""
@@ -410,6 +422,10 @@ class ClaudeSession:
 
 
 _SNAPSHOT: Final = frozenset({"session_info_update", "usage_update", "available_commands_update"})
+
+
+def _title(title: str) -> Mapping[str, Any]:
+    return {"sessionUpdate": "session_info_update", "title": title}
 
 
 def _encoded(message_id: str | None) -> bytes | None:

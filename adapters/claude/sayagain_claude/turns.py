@@ -140,7 +140,9 @@ class Turns:
             outcome = frame.get("prompt_submit_outcome")
             if isinstance(outcome, Mapping) and not outcome.get("prompt_kept", True):  # pyright: ignore
                 content = frame.get("content")
-                self._refusal = content if isinstance(content, str) else "A hook blocked the prompt"
+                # The CLI repeats the whole prompt behind the hook's words.
+                words = content.partition("\n\nOriginal prompt:")[0].strip() if isinstance(content, str) else ""
+                self._refusal = words or "A hook blocked the prompt"
 
     def _state(self, state: object) -> Iterator[RuntimeEvent]:
         if state == "idle":

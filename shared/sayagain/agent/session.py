@@ -278,9 +278,9 @@ class Session:
             return
         self._publish(child.child_id, update)
         state = {key: value for key, value in update.items() if key not in ("sessionUpdate", "usage")}
-        self._publish(
-            child.parent_id, {"sessionUpdate": "subagent_update", "sessionId": child.child_id, "state": state}
-        )
+        if child.fields.get("state") != state:
+            mirror = {"sessionUpdate": "subagent_update", "sessionId": child.child_id, "state": state}
+            self._publish(child.parent_id, mirror)
 
     def _announcement(self, child: Child) -> Mapping[str, Any]:
         return {"capabilities": {}, **child.fields}

@@ -174,12 +174,16 @@ async def serve_messages(
             except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, h11.RemoteProtocolError):
                 return  # the client went away or spoke no HTTP: its own affair
 
+    failure: Exception | None = None
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, handle)
         try:
             yield service
-        finally:
-            tasks.cancel_scope.cancel()
+        except Exception as error:  # noqa: BLE001 - raised again below: a test sees its own error, not a group
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 async def _serve_one(stream: SocketStream, service: MessagesService) -> None:

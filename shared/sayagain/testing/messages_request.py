@@ -2,7 +2,8 @@
 
 Claude Code's own requests need reading with care (measured): reminders travel as text blocks of the user's message; a
 prompt after an interrupted tool is merged into the message with that tool's result; a prompt after a failed turn is
-merged into the failed prompt's message; titles and quota checks are asked on the side, without tools.
+merged into the failed prompt's message; a prompt that is folded into a tool loop comes in a frame of words; the end
+of work in the background is a reminder and nothing else; titles are asked on the side, without tools.
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 __all__ = ["Asked", "Kind", "ToolResult", "read_request"]
 
-Kind: TypeAlias = Literal["turn", "continuation", "summary", "side"]
-"""``turn``: there is new user text; ``continuation``: only tool results are new; ``summary``: a compaction asks for
-its summary; ``side``: anything asked without tools, such as a session title."""
+Kind: TypeAlias = Literal["turn", "continuation", "notification", "summary", "side"]
+"""``turn``: there is new user text; ``continuation``: only tool results are new; ``notification``: work in the
+background ended; ``summary``: a compaction asks for its summary; ``side``: asked without tools, such as a title."""
 
 _REMINDER: Final = re.compile(r"<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
-_INTERRUPTED: Final = "[Request interrupted by user"
-_SUMMARY_REQUEST: Final = "detailed summary of"
+_NOTIFICATION: Final = re.compile(r"<task-notification>.*?</task-notification>", re.DOTALL)
+_FOLDED: Final = re.compile(
+    r"\AThe user sent a new message while you were working:\n(.*?)(?:\n\nThis is how Claude Code surfaces .*)?\Z",
+    re.DOTALL,
+)
+_SUMMARY_REQUEST: Final = "Your task is to create a detailed summary"
+_OLDER_THAN: Final = ("[Request interrupted by user", "<local-command-", "<command-name>")
+"""Beginnings of texts that belong to what came before the newest input, and are merged into its message."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +44,9 @@ class ToolResult:
 class Asked:
     """One ``POST /v1/messages``; no headers are kept.
 
-    ``newest_text`` is the newest user input without reminders and interrupt markers, and ``round`` the number of
-    model messages since then. ``messages`` is empty unless the service was told to keep them; a script always sees
-    them. ``session_id`` is what the runtime gave as metadata, or ``""``.
+    ``newest_text`` is the newest user input without reminders and interrupt markers (or the newest notification), and
+    ``round`` the number of model messages since then. ``messages`` is empty unless the service was told to keep them;
+    a script always sees them. ``session_id`` is what the runtime gave as metadata, or ``""``.
     """
 
     index: int
@@ -70,14 +77,15 @@ def read_request(body: Mapping[str, Any], index: int, seen: dict[str, list[list[
         elif message.get("role") == "user" and (texts := _input_texts(message)):
             break
     newest = "\n".join(_new_texts(texts, seen.setdefault(session_id, [])))
+    notification = _notification(messages)
     tools = tuple(str(tool.get("name")) for tool in cast("list[dict[str, Any]]", body.get("tools") or []))
     return Asked(
         index=index,
-        kind=_kind(newest, rounds, tools),
+        kind=_kind(newest, rounds, tools, notification),
         model=str(body.get("model")),
         stream=bool(body.get("stream")),
-        newest_text=newest,
-        round=rounds,
+        newest_text=notification or newest,
+        round=0 if notification else rounds,
         roles=tuple(str(message.get("role")) for message in messages),
         tool_results=_tool_results(messages[-1]) if messages else (),
         tools=tools,
@@ -86,9 +94,11 @@ def read_request(body: Mapping[str, Any], index: int, seen: dict[str, list[list[
     )
 
 
-def _kind(newest: str, rounds: int, tools: Sequence[str]) -> Kind:
-    if _SUMMARY_REQUEST in newest[:400]:
+def _kind(newest: str, rounds: int, tools: Sequence[str], notification: str) -> Kind:
+    if _SUMMARY_REQUEST in newest:
         return "summary"
+    if notification:
+        return "notification"
     if not tools:
         return "side"
     return "turn" if rounds == 0 else "continuation"
@@ -120,11 +130,21 @@ def _input_texts(message: Mapping[str, Any]) -> list[str]:
         if block.get("type") != "text":
             continue
         text = _REMINDER.sub("", str(block.get("text", ""))).strip()
-        if text.startswith(_INTERRUPTED):
+        if text.startswith(_OLDER_THAN):
             texts.clear()
+        elif folded := _FOLDED.match(text):
+            texts.append(folded[1])
         elif text:
             texts.append(text)
     return texts
+
+
+def _notification(messages: Sequence[Mapping[str, Any]]) -> str:
+    """The notification that the newest message consists of, or ``""``."""
+    if not messages or messages[-1].get("role") != "user" or _input_texts(messages[-1]):
+        return ""
+    found = _NOTIFICATION.search(_text(messages[-1].get("content")))
+    return found[0] if found else ""
 
 
 def _new_texts(texts: list[str], seen: list[list[str]]) -> list[str]:

@@ -125,9 +125,10 @@ def _items_kind(value: Any) -> int:
     if not isinstance(value, dict):
         return 0
     items = cast("dict[str, object]", value)
-    if "anyOf" in items and not (items.get("type") == "string" and "enum" in items):
-        return 1
-    return 0 if items.get("type") == "string" or "type" not in items else 2
+    kind = items.get("type")
+    if isinstance(kind, str) and kind != "string":
+        return 2
+    return 1 if "anyOf" in items and not (kind == "string" and "enum" in items) else 0
 
 
 MultiSelectItems: TypeAlias = Annotated[

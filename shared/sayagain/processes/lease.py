@@ -1,0 +1,260 @@
+"""The lease: one process at a time may store messages in a session (design section 5).
+
+A lease is an advisory lock (``flock``) on ``leases/<runtime>/<session id>.lock`` in the state directory. The lock
+belongs to an open file, and the guard of the runtime inherits that: a lease is free when the adapter *and* everything
+that its runtime started are gone, whatever ended them. The file's content, ``{"pid", "start", "guards": [{"pid",
+"start"}]}``, only helps to name and to end what an adapter left behind; the lock alone decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypedDict
+
+import anyio
+
+from sayagain.errors import RuntimeFault, SessionInUse
+from sayagain.processes import proc
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["STATE_DIR_VARIABLE", "Lease", "acquire", "lease_path", "state_dir"]
+
+STATE_DIR_VARIABLE: Final = "SAYAGAIN_STATE_DIR"
+
+ORPHAN_PATIENCE: Final = 2.0
+"""Seconds for an orphan to end, however short the caller's patience: half of it on request, half after SIGKILL."""
+
+_FIRST_DELAY: Final = 0.01
+_LONGEST_DELAY: Final = 0.25
+_SAFE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+
+
+class _Identity(TypedDict):
+    pid: int
+    start: int | None
+
+
+class _Record(_Identity):
+    guards: list[_Identity]
+
+
+@dataclass(slots=True)
+class _Holder:
+    """What an attempt found out about the present holder of the lock; ``pid`` 0 is unknown."""
+
+    pid: int
+    orphaned: bool
+    guards: list[_Identity]
+
+
+class Lease:
+    """The right to store messages in one session, held until :meth:`release` *and* the end of all recorded holders."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._guards: list[_Identity] = []
+        self._write()
+
+    @property
+    def path(self) -> Path:
+        """The lock file."""
+        return self._path
+
+    def fileno(self) -> int:
+        """The descriptor that carries the lock, for ``hold_fds`` of a spawn. Close-on-exec; -1 when released."""
+        return self._descriptor
+
+    def add_holder(self, pid: int) -> None:
+        """Record the guard of a runtime as holder too; those that have ended are forgotten.
+
+        Raises :class:`~sayagain.errors.RuntimeFault` when it cannot be written.
+        """
+        self._guards = [guard for guard in self._guards if proc.alive(guard["pid"], guard["start"])]
+        self._guards.append(_identity(pid))
+        self._write()
+
+    def release(self) -> None:
+        """Give the session up. Idempotent.
+
+        The file is removed, unless a guard still works: then the lock goes on until that has ended, and so must the
+        file, or the next acquirer would lock another one.
+        """
+        if self._descriptor < 0:
+            return
+        try:
+            if not any(proc.alive(guard["pid"], guard["start"]) for guard in self._guards):
+                self._path.unlink(missing_ok=True)
+        except OSError:
+            pass  # a file that stays is taken over by the next acquirer
+        finally:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self) -> None:
+        record: _Record = {**_identity(os.getpid()), "guards": self._guards}
+        content = json.dumps(record).encode()
+        try:
+            os.pwrite(self._descriptor, content, 0)
+            os.ftruncate(self._descriptor, len(content))
+        except OSError as error:
+            raise _unusable(self._path, error) from error
+
+
+def state_dir(env: Mapping[str, str] | None = None) -> Path:
+    """The folder for our state, not created here: ``SAYAGAIN_STATE_DIR``, else the platform's place for such.
+
+    Every adapter of a user must come to the same folder, or they miss each other's leases; so a relative value is an
+    error (:class:`~sayagain.errors.RuntimeFault`), not a folder below wherever we were started.
+    """
+    env = os.environ if env is None else env
+    if given := env.get(STATE_DIR_VARIABLE):
+        folder = Path(given)
+        if not folder.is_absolute():
+            raise RuntimeFault(f"{STATE_DIR_VARIABLE} must be an absolute path")
+        return folder
+    xdg = Path(env.get("XDG_STATE_HOME", ""))
+    if xdg.is_absolute():  # the XDG specification has relative ones ignored
+        return xdg / "sayagain"
+    try:
+        home = Path(env["HOME"]) if env.get("HOME") else Path.home()
+    except RuntimeError as error:
+        raise RuntimeFault(f"No home directory: set {STATE_DIR_VARIABLE} to a folder of your own") from error
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support" / "sayagain"
+    if sys.platform == "win32":
+        return Path(env.get("LOCALAPPDATA") or home / "AppData" / "Local") / "sayagain"
+    return home / ".local" / "state" / "sayagain"
+
+
+def lease_path(name: str, session_id: str, env: Mapping[str, str] | None = None) -> Path:
+    """The lock file of a session of the runtime ``name``. An id that is no safe file name is hashed."""
+    if not _SAFE_NAME.fullmatch(session_id):
+        session_id = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
+    return state_dir(env) / "leases" / name / f"{session_id}.lock"
+
+
+async def acquire(name: str, session_id: str, *, patience: float, env: Mapping[str, str] | None = None) -> Lease:
+    """Become the owner of a session of the runtime ``name``, as this process and its guards.
+
+    Waits ``patience`` seconds for an owner that is about to end. An owner whose adapter is dead is ended, and has two
+    seconds for that in any case. Two leases in one process exclude each other too.
+
+    Raises :class:`~sayagain.errors.SessionInUse` while somebody else owns the session, and
+    :class:`~sayagain.errors.RuntimeFault` when the state directory cannot be used: without a lease nothing is stored.
+    """
+    if sys.platform == "win32":
+        raise RuntimeFault("Sessions cannot be leased on Windows: run the agent in WSL")
+    path = lease_path(name, session_id, env)
+    started = anyio.current_time()
+    orphaned_since: float | None = None
+    delay = _FIRST_DELAY
+    while True:
+        descriptor = _try_lock(path)
+        if descriptor is not None:
+            return _taken(path, descriptor)
+        holder = _read_holder(path)
+        now = anyio.current_time()
+        deadline = started + patience
+        if holder.orphaned:
+            if orphaned_since is None:
+                orphaned_since = now
+                _end(holder.guards, signal.SIGTERM, signal.SIGINT)  # the second signal makes a guard kill
+            elif now >= orphaned_since + ORPHAN_PATIENCE / 2:
+                _end_by_force(holder.guards)
+            deadline = max(deadline, orphaned_since + ORPHAN_PATIENCE)
+        if now >= deadline:
+            raise SessionInUse(_describe(holder))
+        await anyio.sleep(min(delay, deadline - now))
+        delay = min(delay * 2, _LONGEST_DELAY)
+
+
+def _try_lock(path: Path) -> int | None:
+    """A descriptor that holds the lock of the file at ``path``; ``None`` while somebody else does."""
+    while True:
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _unusable(path, error) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _names(path, descriptor):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError as error:
+            os.close(descriptor)
+            raise _unusable(path, error) from error
+        os.close(descriptor)  # its owner removed it after we opened it: this lock is nobody's
+
+
+def _names(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _taken(path: Path, descriptor: int) -> Lease:
+    try:
+        return Lease(path, descriptor)
+    except RuntimeFault:
+        os.close(descriptor)
+        raise
+
+
+def _read_holder(path: Path) -> _Holder:
+    """Who holds the lock, as far as it has been written; an unknown holder counts as alive."""
+    try:
+        record: _Record = json.loads(path.read_bytes())
+        orphaned = not proc.alive(record["pid"], record["start"])
+        return _Holder(record["pid"], orphaned, record["guards"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return _Holder(0, orphaned=False, guards=[])  # not written yet, half written, or just removed
+
+
+def _identity(pid: int) -> _Identity:
+    return {"pid": pid, "start": proc.start_time(pid)}
+
+
+def _end(guards: list[_Identity], *signals: int) -> None:
+    for guard in guards:
+        if guard["start"] is not None:
+            for number in signals:
+                proc.send_signal(guard["pid"], guard["start"], number)
+
+
+def _end_by_force(guards: list[_Identity]) -> None:
+    """SIGKILL guards that do not do their work (stopped, for instance), and what is below them."""
+    for guard in guards:
+        if guard["start"] is not None and proc.alive(guard["pid"], guard["start"]):
+            below = [_identity(pid) for pid in proc.descendants(guard["pid"])]
+            _end([guard, *below], signal.SIGKILL)
+
+
+def _describe(holder: _Holder) -> str:
+    if holder.orphaned:
+        return f"What process {holder.pid} left behind still works on this session and could not be ended"
+    if holder.pid == os.getpid():
+        return "Another agent of this process works on this session"
+    return f"Another process ({holder.pid}) works on this session" if holder.pid else ""
+
+
+def _unusable(path: Path, error: OSError) -> RuntimeFault:
+    folder = path.parent.parent.parent
+    return RuntimeFault(
+        f"The session cannot be owned: the state directory {folder} is not usable ({error.strerror}). "
+        f"{STATE_DIR_VARIABLE} names another one"
+    )
