@@ -1,0 +1,145 @@
+"""Nothing outlives the adapter, the runtime or the guard (design section 5, "orphan")."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import anyio
+import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from sayagain.processes import proc
+from sayagain.processes.spawn import ExitStatus, spawn
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="watches processes by pidfd")
+
+TREE = ("runtime", "child", "daemon")
+ENV = dict(os.environ)
+
+
+async def test_a_killed_adapter_takes_everything_with_it(adapter, watch):
+    running = adapter()
+    await watch.told("adapter", "guard", *TREE)
+    running.sigkill()
+    await watch.gone("guard")
+    assert all(watch.is_gone(name) for name in TREE)
+
+
+async def test_a_killed_runtime_takes_what_its_tools_left_behind_with_it(watch):
+    process = await spawn(watch.tree, cwd="/", env=ENV)
+    await watch.told(*TREE)
+    watch.send("runtime", signal.SIGKILL)
+    with anyio.fail_after(30):
+        assert await process.wait() == ExitStatus(code=None, signal=9)
+    assert all(watch.is_gone(name) for name in TREE)
+    await process.aclose()
+
+
+async def test_a_killed_guard_takes_the_runtime_with_it(watch):
+    process = await spawn(watch.tree, cwd="/", env=ENV)
+    await watch.told(*TREE)
+    os.kill(process.pid, signal.SIGKILL)
+    await watch.gone("runtime")
+    with anyio.fail_after(30):
+        assert await process.wait() == ExitStatus(code=None, signal=9)
+    await process.aclose()
+
+
+async def test_kill_ends_everything_before_it_returns(watch):
+    process = await spawn(watch.tree, cwd="/", env=ENV)
+    await watch.told(*TREE)
+    with anyio.fail_after(30):
+        assert await process.kill() == ExitStatus(code=None, signal=9)
+    assert all(watch.is_gone(name) for name in TREE)
+    await process.aclose()
+
+
+async def test_closing_ends_everything_even_when_cancelled(watch):
+    process = await spawn(watch.tree, cwd="/", env=ENV)
+    await watch.told(*TREE)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await process.aclose()
+    assert process.status == ExitStatus(code=None, signal=9)
+    assert all(watch.is_gone(name) for name in TREE)
+    await process.aclose()
+
+
+async def test_a_cancelled_kill_is_under_way(watch):
+    process = await spawn(watch.tree, cwd="/", env=ENV)
+    await watch.told(*TREE)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await process.kill()
+    await watch.gone(*TREE)
+    await process.aclose()
+
+
+@pytest.mark.parametrize(
+    ("order", "status"),
+    [
+        (b"exit 0", ExitStatus(code=0, signal=None)),
+        (b"exit 143", ExitStatus(code=143, signal=None)),
+        (b"signal 6", ExitStatus(code=None, signal=6)),
+    ],
+)
+async def test_the_end_of_the_runtime_is_told_exactly(watch, order, status):
+    process = await spawn(watch.tree, cwd="/", env=ENV)
+    await process.stdin.send(order + b"\n")
+    with anyio.fail_after(30):
+        assert await process.wait() == status
+    assert process.status == status
+    await process.aclose()
+
+
+async def test_end_of_file_passes_both_ways(watch):
+    process = await spawn(watch.tree, cwd="/", env=ENV)
+    await watch.told(*TREE)
+    await process.stdin.send(b"say hello\n")
+    with anyio.fail_after(30):
+        assert await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", 64) == b"hello"
+        for name in ("child", "daemon"):  # they hold copies of standard output
+            watch.send(name, signal.SIGKILL)
+        await process.stdin.send(b"close-stdout\n")
+        await watch.told("closed")
+        with pytest.raises(anyio.EndOfStream):
+            await process.stdout.receive()
+        assert not watch.is_gone("runtime")
+        await process.stdin.aclose()
+        assert await process.wait() == ExitStatus(code=0, signal=None)
+    await process.aclose()
+
+
+async def test_the_first_request_to_end_is_passed_on_and_the_second_kills(watch):
+    process = await spawn(watch.tree, cwd="/", env=ENV)
+    await watch.told(*TREE)
+    process.terminate()
+    await watch.told("sigterm")
+    assert not watch.is_gone("runtime")
+    process.terminate()
+    with anyio.fail_after(30):
+        assert await process.wait() == ExitStatus(code=None, signal=9)
+    assert all(watch.is_gone(name) for name in TREE)
+    process.terminate()
+    await process.aclose()
+
+
+async def test_the_runtime_has_its_own_session_and_is_below_the_guard(watch):
+    process = await spawn(watch.tree, cwd="/", env=ENV)
+    await watch.told(*TREE)
+    runtime = process.runtime_pid
+    assert runtime == watch.pids["runtime"]
+    assert len({os.getsid(0), os.getsid(process.pid), os.getsid(runtime)}) == 3
+    assert set(proc.children(process.pid)) == {runtime, watch.pids["daemon"]}
+    assert set(proc.descendants(process.pid)) == {watch.pids[name] for name in TREE}
+    await process.aclose()
+
+
+async def test_a_cancelled_start_leaves_nothing_running(watch):
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await spawn(watch.tree, cwd="/", env=ENV)
+    assert scope.cancelled_caught
+    assert proc.children(os.getpid()) == []
