@@ -12,7 +12,6 @@ from typing import Final
 
 __all__ = [
     "NO_RESPONSE",
-    "cancelled_result",
     "command_line",
     "command_output",
     "is_launch_note",
@@ -20,28 +19,26 @@ __all__ = [
     "subagent_report",
     "summary_text",
     "tool_text",
+    "verdict",
 ]
 
 NO_RESPONSE: Final = "No response requested."
 """The filler answer that a resumed CLI writes after an unanswered prompt (model ``<synthetic>``)."""
 
-# Results of calls that a user or the CLI stopped. The whole result is such a text: nothing of it is output.
-_CANCELLED: Final = (
-    "The user doesn't want to proceed with this tool use.",  # refused, or interrupted while it ran
-    "The user doesn't want to take this action right now.",  # code: refused outside of a prompt
-    "[Request interrupted by user",  # an interrupt while the call was prepared
-    "[Tool call skipped:",  # code: the turn ended before the call's turn came
-    "[Tool call not completed:",  # code: an approval that nobody gave
-    "[Tool call did not complete:",  # code: the turn ended to deliver another message
-)
-
-# Results of calls whose outcome nobody knows: the process ended first.
-_LOST: Final = (
-    "[Tool call interrupted:",  # added by the next resume after a kill
-    "[Tool call result not in this copy:",  # code: a copy of a running session
-    "[Agent call interrupted:",  # code: the same for a subagent
-    "[Request interrupted: the session ended",  # code
-    "[This turn ended before it finished.]",  # code
+# Errors that stand for a whole result: nothing of them is output. What they mean for the call:
+_VERDICTS: Final = (
+    ("The user doesn't want to proceed with this tool use.", "cancelled"),  # refused, or interrupted while it ran
+    ("The user doesn't want to take this action right now.", "cancelled"),  # code: refused outside of a prompt
+    ("[Request interrupted by user", "cancelled"),  # an interrupt while the call was prepared
+    ("[Tool call skipped", "cancelled"),  # code: the turn ended before the call's turn came
+    ("[Tool call not completed", "cancelled"),  # code: an approval that nobody gave
+    ("[Tool call did not complete", "cancelled"),  # code: the turn ended to deliver another message
+    ("[Tool call interrupted", "failed"),  # the process was killed; added by the next resume
+    ("[Tool call result not in this copy", "failed"),  # code: a copy of a running session
+    ("[Agent call interrupted", "failed"),  # code: the same for a subagent
+    ("[Request interrupted: the session ended", "failed"),  # code
+    ("[This turn ended before it finished", "failed"),  # code
+    ("Permission for this tool use was denied.", "failed"),  # code: denied without asking
 )
 
 _REMINDER: Final = r"<system-reminder>(?:(?!<system-reminder>).)*?</system-reminder>"
@@ -52,14 +49,22 @@ _ERROR: Final = re.compile(r"\A\s*<tool_use_error>(.*)</tool_use_error>\s*\Z", r
 _NOTES: Final = (
     # An empty result, for the model, which must not see an empty block.
     re.compile(r"\A\([\w.:-]+ completed with no output\)\Z"),
-    # A command in the background; its output goes to a file that only the model is told of.
+    # A command in the background; its output goes to a file that only the model is told of. The others: code.
     re.compile(
-        r"\ACommand (?:running in background with ID|was manually backgrounded|did not complete within).*\Z", re.DOTALL
+        r"\ACommand (?:running in background with ID|was manually backgrounded|was moved to the background"
+        r"|did not complete within its).*\Z",
+        re.DOTALL,
     ),
-    # A file that the model has read before; the content is in its context, not here.
-    re.compile(r"\A(?:File unchanged since last read|Wasted call).*\Z", re.DOTALL),
+    # code: a file that the model has read before, and a result that was dropped from its context.
+    re.compile(r"\AWasted call . file unchanged since your last Read.*\Z", re.DOTALL),
+    re.compile(r"\A\[Old tool result content cleared\]\Z"),
     # The launch of a background subagent: "internal metadata", says the text itself.
     re.compile(r"\AAsync agent launched successfully\..*\Z", re.DOTALL),
+)
+
+# A large output: the model gets the beginning, and where the rest is.
+_PERSISTED: Final = re.compile(
+    r"\A<persisted-output>\n.*?\nPreview \([^)\n]*\):\n(.*?)(?:\n\.\.\.)?\n?</persisted-output>\s*\Z", re.DOTALL
 )
 
 _TOOLS_USED: Final = re.compile(r"\s*<tools-used-before-summary>[^<]*</tools-used-before-summary>[ \t]*\n?\s*")
@@ -81,11 +86,9 @@ _COMMAND_ARGS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTA
 _OUTPUT: Final = re.compile(r"\A\s*<local-command-(stdout|stderr)>(.*)</local-command-\1>\s*\Z", re.DOTALL)
 
 
-def cancelled_result(text: str) -> str | None:
-    """The status that a harness text standing for a whole result means: ``cancelled``, ``failed`` or ``None``."""
-    if text.startswith(_CANCELLED):
-        return "cancelled"
-    return "failed" if text.startswith(_LOST) else None
+def verdict(text: str) -> str | None:
+    """The status that an error means which is all the harness's words: ``cancelled``, ``failed`` or ``None``."""
+    return next((status for beginning, status in _VERDICTS if text.startswith(beginning)), None)
 
 
 def tool_text(text: str) -> str:
@@ -97,7 +100,8 @@ def tool_text(text: str) -> str:
         text = _TRAILING_REMINDERS.sub("", text)
     if any(note.match(text) for note in _NOTES):
         return ""
-    return text
+    persisted = _PERSISTED.match(text) if text.startswith("<persisted-output>") else None
+    return persisted[1] if persisted else text
 
 
 def is_launch_note(text: str) -> bool:

@@ -134,6 +134,8 @@ class LiveTranslator:
 
         ``status`` is ``failed`` or ``cancelled``.
         """
+        self._streams = {self._session_id: _Stream()}
+        self._compaction = None
         events = self._close_calls(None, status)
         for agent_id in list(self._children):
             events += self._child_ended(agent_id, "killed" if status == "cancelled" else "failed", None)

@@ -47,7 +47,7 @@ def permission_request(
 
     ``session_id`` is the child's when the request has an ``agent_id``. ``tool_use`` is the call's block, whose input
     a request may lack (measured: ``ExitPlanMode``). ``before`` is the text of the file that an edit is about, when
-    the caller could read it: the patch then shows the exact diff before it is approved.
+    the caller could read it (``""``: no such file yet): the patch then shows the exact diff before it is approved.
     """
     name = as_text(request.get("tool_name"))
     input_ = as_mapping(request.get("input")) or as_mapping((tool_use or {}).get("input"))
@@ -171,14 +171,19 @@ def _preview(name: str, input_: Json, cwd: str, before: str | None) -> Block | N
     path = absolute_path(input_.get("file_path"), cwd)
     if path is None or name not in ("Write", "Edit"):
         return None
+    missing = before == ""
     if name == "Write":
         after = input_.get("content")
         if not isinstance(after, str):
             return None
-        return diffs.text_diff(path, before, as_text(after)) if before is not None else fenced(as_text(after))
+        if before is None:
+            return fenced(as_text(after))
+        return diffs.text_diff(path, None if missing else before, as_text(after))
     old, new = input_.get("old_string"), input_.get("new_string")
     if isinstance(old, str) and isinstance(new, str):
-        if before is not None and old and old in before:
+        if missing and not old:
+            return diffs.text_diff(path, None, as_text(new))
+        if before and old and old in before:
             count = -1 if input_.get("replace_all") is True else 1
             return diffs.text_diff(path, before, before.replace(old, as_text(new), count))
         lines = [f"-{line}" for line in as_text(old).split("\n")] + [f"+{line}" for line in as_text(new).split("\n")]

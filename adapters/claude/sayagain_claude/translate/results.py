@@ -93,7 +93,7 @@ def finished(call: Json | None, result: ToolResult, cwd: str) -> Block:
     input_ = as_mapping(call.get("input") if call else None)
     text = plain_text(result.content)
     # The CLI itself takes these words for its own only in an error (code), so output that quotes them stays.
-    verdict = harness.cancelled_result(text) if result.is_error else None
+    verdict = harness.verdict(text) if result.is_error else None
     update: Block = {"sessionUpdate": "tool_call_update", "toolCallId": result.tool_call_id}
     if verdict or result.denial == "user-rejected":
         update["status"] = verdict or "cancelled"
