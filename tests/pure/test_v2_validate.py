@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic_core import ValidationError
 
 from sayagain.errors import InvalidParams
 from sayagain.identity import validate_key
@@ -159,7 +160,11 @@ def test_a_value_that_holds_itself_is_a_fault() -> None:
 
 
 def test_a_long_array_of_faults_costs_one() -> None:
-    assert fault(PromptRequest, prompt(prompt=[0] * 1_000_000)).field == "prompt.0"
+    value = prompt(prompt=[0] * 1_000_000)
+    assert fault(PromptRequest, value).field == "prompt.0"
+    with pytest.raises(ValidationError) as caught:
+        validator(PromptRequest).validate_python(value, strict=True)
+    assert caught.value.error_count() == 1
 
 
 # Types
