@@ -224,6 +224,66 @@ async def test_counts_new_input_only() -> None:
     assert service.requests[-1].kind == "side"
 
 
+NOTIFICATION = "<task-notification>\n<task-id>b1</task-id>\n</task-notification>"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "text"),
+    [
+        (
+            [
+                tool_result("x"),
+                "The user sent a new message while you were working:\nnew\n\nThis is how Claude Code surfaces it.",
+            ],
+            "turn",
+            "new",
+        ),
+        ([f"<system-reminder>\nNot the user.\n{NOTIFICATION}\n</system-reminder>"], "notification", NOTIFICATION),
+        (["Text only.\n\nYour task is to create a detailed summary of it all."], "summary", None),
+        (
+            [
+                "<local-command-caveat>c</local-command-caveat>",
+                "<command-name>/x</command-name>",
+                "<local-command-stdout>o</local-command-stdout>",
+                "new",
+            ],
+            "turn",
+            "new",
+        ),
+        ([tool_result("x")], "continuation", "old"),
+    ],
+    ids=["folded", "notification", "summary", "after a command", "tool result"],
+)
+async def test_tells_the_kinds_of_requests_apart(content: list[Any], kind: str, text: str | None) -> None:
+    async with serve_messages() as service:
+        await fetch(service, ask(user("old"), assistant("a"), user(*content)))
+    asked = service.requests[0]
+    assert asked.kind == kind
+    assert text is None or asked.newest_text == text
+
+
+async def test_a_step_can_answer_a_notification() -> None:
+    script = Script([Step("old", [[Text("a")], [Text("b")]]), Step("<task-notification>", [[Text("It ended.")]])])
+    async with serve_messages(script) as service:
+        reminder = f"<system-reminder>{NOTIFICATION}</system-reminder>"
+        _, data = await fetch(service, ask(user("old"), assistant("a"), user(reminder), stream=False))
+    assert json.loads(data)["content"][0]["text"] == "It ended."
+
+
+async def test_an_error_in_the_block_comes_out_as_it_is() -> None:
+    with pytest.raises(ValueError, match="mine"):
+        async with serve_messages():
+            raise ValueError("mine")
+
+
+async def test_keeps_messages_only_when_told() -> None:
+    async with serve_messages(keep_messages=True) as keeping, serve_messages() as forgetting:
+        for service in (keeping, forgetting):
+            await fetch(service, ask(user("hi")))
+    assert len(keeping.requests[0].messages) == 1
+    assert forgetting.requests[0].messages == ()
+
+
 async def test_waits_for_a_request() -> None:
     async with serve_messages() as service, anyio.create_task_group() as tasks:
         tasks.start_soon(fetch, service, ask(user("later")))

@@ -1,0 +1,214 @@
+"""Records scenarios from the real Claude Code into fixtures: ``python -m sayagain.testing.recorder [scenario ...]``.
+
+Each recording has ``frames.jsonl`` (what was said both ways, in order: ``{"process", "direction": "in"|"out",
+"frame"}``), ``transcript.jsonl`` (the session file), ``subagents/`` as the runtime lays it out, and ``scenario.json``
+(what it shows, the runtime's version, the prompts by id). ``docs/recording.md`` says how it is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import uuid
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+
+from sayagain.testing.claude_process import ClaudeProcess, Permissions, Place, allow, run_claude
+from sayagain.testing.messages_api import serve_messages
+from sayagain.testing.messages_script import Script, Text
+from sayagain.testing.scenarios import SCENARIOS, Scenario, Stage
+from sayagain.testing.scrubber import Scrubber, strings_in
+
+__all__ = ["main", "record"]
+
+_HOME = "/home/user"
+
+
+class _Recording:
+    """The state of one scenario while it plays."""
+
+    def __init__(self, scenario: Scenario, place: Place) -> None:
+        self.scenario = scenario
+        self.place = place
+        self.session_id = str(uuid.uuid4())
+        self.processes: list[ClaudeProcess] = []
+        self.script = _in_project(scenario.script(), place.project)
+
+    async def play(self) -> None:
+        scenario = self.scenario
+        for folder in (self.place.project, self.place.config, self.place.scratch):
+            folder.mkdir(parents=True)
+        for name, content in scenario.files.items():
+            (self.place.project / name).write_text(content, encoding="utf-8")
+        if scenario.settings is not None:
+            (self.place.config / "settings.json").write_text(json.dumps(scenario.settings), encoding="utf-8")
+        seed = hashlib.sha256(scenario.name.encode()).hexdigest()[:12]
+        async with serve_messages(self.script, id_seed=seed) as service:
+
+            @asynccontextmanager
+            async def run(
+                arguments: Sequence[str] = (), permissions: Permissions = allow
+            ) -> AsyncGenerator[ClaudeProcess]:
+                session = f"--resume={self.session_id}" if self.processes else f"--session-id={self.session_id}"
+                async with run_claude(
+                    self.place,
+                    service.url,
+                    session=[session],
+                    arguments=arguments,
+                    environment=scenario.environment,
+                    permissions=permissions,
+                ) as claude:
+                    self.processes.append(claude)
+                    yield claude
+
+            await scenario.play(Stage(run, service, self.place.project))
+
+    def ours(self) -> Iterable[str]:
+        """Every text that the scenario made."""
+        yield from _strings_of(self.script)
+        for step in self.script.steps:
+            for reply in step.replies:  # a block of text may be cut in parts by holds
+                yield "".join(part.text for part in reply if isinstance(part, Text))
+        yield from self.scenario.files.values()
+        yield from self.scenario.keeps
+        for claude in self.processes:
+            yield from claude.prompts.values()
+            for direction, frame in claude.log:
+                if direction == "in":
+                    yield from strings_in(frame)
+
+    def frames(self) -> list[dict[str, Any]]:
+        return [
+            {"process": number, "direction": direction, "frame": frame}
+            for number, claude in enumerate(self.processes, start=1)
+            for direction, frame in claude.log
+        ]
+
+    def files(self) -> dict[str, list[Any]]:
+        """The session's records by their path under the fixture."""
+        found: dict[str, list[Any]] = {}
+        for transcript in sorted(self.place.config.glob(f"projects/*/{self.session_id}.jsonl")):
+            found["transcript.jsonl"] = _records(transcript)
+            folder = transcript.with_suffix("") / "subagents"
+            for file in sorted(folder.glob("agent-*")):
+                found[f"subagents/{file.name}"] = _records(file)
+        return found
+
+
+async def record(scenario: Scenario, fixtures: Path) -> Path:
+    """Play a scenario and write its scrubbed recording; the folder. An older recording is replaced."""
+    with tempfile.TemporaryDirectory(prefix="recording", ignore_cleanup_errors=True) as root:
+        recording = _Recording(scenario, Place(Path(root)))
+        await recording.play()
+        frames, files = recording.frames(), recording.files()
+        scrubber = Scrubber(scenario.name, _neutral_names(recording.place), recording.ours())
+        for value in (frames, *files.values()):
+            scrubber.learn(value)
+        target = fixtures / scenario.name
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        _write(target / "frames.jsonl", [scrubber.scrub(frame) for frame in frames])
+        for name, rows in files.items():
+            path = target / scrubber.scrub(name)
+            path.parent.mkdir(exist_ok=True)
+            _write(path, [scrubber.scrub(row) for row in rows if scrubber.keeps_row(row)])
+        prompts = {key: text for claude in recording.processes for key, text in claude.prompts.items()}
+        about = {
+            "scenario": scenario.name,
+            "shows": scenario.shows,
+            "claude": _version(frames),
+            "sessionId": recording.session_id,
+            "prompts": prompts,
+            "environment": dict(scenario.environment),
+        }
+        shows = {"shows": scenario.shows, "claude": about["claude"], "environment": about["environment"]}
+        document = json.dumps({**scrubber.scrub(about), **shows}, indent=2, ensure_ascii=False)
+        (target / "scenario.json").write_text(document + "\n", encoding="utf-8")
+        return target
+
+
+def _in_project(script: Script, project: Path) -> Script:
+    """The script with ``@/`` at the start of a tool's input made the project folder."""
+
+    def resolve(part: Any) -> Any:
+        if not hasattr(part, "input"):
+            return part
+        values = {
+            key: f"{project}/{value[2:]}" if isinstance(value, str) and value.startswith("@/") else value
+            for key, value in cast("Mapping[str, Any]", part.input).items()
+        }
+        return replace(part, input=values)
+
+    steps = [
+        replace(step, replies=[[resolve(part) for part in reply] for reply in step.replies]) for step in script.steps
+    ]
+    return Script(steps, script.default)
+
+
+def _strings_of(value: object) -> Iterable[str]:
+    if is_dataclass(value):
+        for field in fields(value):
+            yield from _strings_of(getattr(value, field.name))
+    elif isinstance(value, (list, tuple)):
+        for item in cast("Sequence[object]", value):
+            yield from _strings_of(item)
+    else:
+        yield from strings_in(value)
+
+
+def _neutral_names(place: Place) -> dict[str, str]:
+    package = Path(__file__).resolve().parent
+    return {
+        str(place.home): _HOME,
+        str(place.scratch): f"{_HOME}/.cache",
+        str(place.root): "/home",
+        f"claude-{os.getuid()}": "claude-1000",
+        str(package): "/usr/lib/sayagain",
+        sys.executable: "/usr/bin/python3",
+        socket.gethostname(): "host",
+    }
+
+
+def _records(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def _write(path: Path, records: Iterable[Any]) -> None:
+    lines = [json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n" for record in records]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def _version(frames: Iterable[Mapping[str, Any]]) -> str | None:
+    """The runtime's version, from its first ``system/init``."""
+    return next((f["frame"]["claude_code_version"] for f in frames if f["frame"].get("subtype") == "init"), None)
+
+
+async def _record_all(names: Sequence[str], fixtures: Path) -> None:
+    for name in names:
+        folder = await record(SCENARIOS[name], fixtures)
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        print(f"{name}: {size / 1000:.0f} kB", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Record the named scenarios, or all."""
+    parser = argparse.ArgumentParser(description="Record scenarios from the real Claude Code.")
+    parser.add_argument("scenario", nargs="*", choices=[[], *SCENARIOS], help="all, if none is named")
+    parser.add_argument("--fixtures", type=Path, default=Path("fixtures/claude"), help="where the recordings go")
+    options = parser.parse_args(arguments)
+    anyio.run(_record_all, options.scenario or list(SCENARIOS), options.fixtures)
+
+
+if __name__ == "__main__":
+    main()
