@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -156,7 +156,6 @@ class _Call:
     update: dict[str, Any]
     done: bool = False
     sent: bool = False
-    plans: list[Block] = field(default_factory=list[Block])
 
 
 class _Transcript:
@@ -269,11 +268,11 @@ class _Transcript:
             plans = self._plans.finished(self._session_id, call.block, result, update["status"]) if call else []
             if call is None or call.sent:
                 self._held.append(HistoryUpdate(self._session_id, update))
-                self._held += [HistoryUpdate(self._session_id, plan) for plan in plans]
             else:
                 call.update.update(update)
-                call.plans = plans
                 call.done = True
+            # In the order of the results, which is that of the changes; calls keep the order in which they were made.
+            self._held += [HistoryUpdate(self._session_id, plan) for plan in plans]
 
     def _launched(self, result: results.ToolResult) -> str | None:
         """The agent that a result names, when no meta file says which call started it."""
@@ -305,8 +304,6 @@ class _Transcript:
             if isinstance(entry, _Call):
                 entry.sent = True
                 yield HistoryUpdate(self._session_id, entry.update)
-                for plan in entry.plans:
-                    yield HistoryUpdate(self._session_id, plan)
             else:
                 yield entry
 

@@ -8,6 +8,7 @@ where nothing else tells, so a file or a prompt that merely quotes these words k
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import Final
 
 __all__ = [
@@ -59,7 +60,7 @@ _NOTES: Final = (
     re.compile(r"\AWasted call . file unchanged since your last Read.*\Z", re.DOTALL),
     re.compile(r"\A\[Old tool result content cleared\]\Z"),
     # The launch of a background subagent: "internal metadata", says the text itself.
-    re.compile(r"\AAsync agent launched successfully\..*\Z", re.DOTALL),
+    re.compile(r"\AAsync agent launched successfully.*\Z", re.DOTALL),
 )
 
 # A large output: the model gets the beginning, and where the rest is.
@@ -69,11 +70,12 @@ _PERSISTED: Final = re.compile(
 
 _TOOLS_USED: Final = re.compile(r"\s*<tools-used-before-summary>[^<]*</tools-used-before-summary>[ \t]*\n?\s*")
 _HAND_BACK: Final = "[Subagent hand-back]"
-_HAND_BACK_START: Final = "The report follows:\n"
-_HAND_BACK_TRAILER: Final = re.compile(r"\n(?:agentId: [^\n]*\(use SendMessage|<usage>).*\Z", re.DOTALL)
+_TRAILER: Final = re.compile(r"\n(?:agentId: [^\n]*\(use SendMessage|<usage>).*\Z", re.DOTALL)
 
-_SUMMARY_HEAD: Final = "This session is being continued from a previous conversation that ran out of context."
-_SUMMARY_START: Final = re.compile(r"\A.*?(?:\n|\A)Summary:\n", re.DOTALL)
+_SUMMARY_HEAD: Final = re.compile(
+    rf"\AThis session is being continued from a previous conversation[^\n]*\n+(?:{_REMINDER}\s*)*(?:Summary:\n)?",
+    re.DOTALL,
+)
 _SUMMARY_TAILS: Final = (
     "\n\nIf you need specific details from before compaction",
     "\n\nContinue the conversation from where it left off",
@@ -117,22 +119,22 @@ def only_reminders(text: str) -> bool:
 def subagent_report(text: str) -> str:
     """What a subagent reported to its parent, without the frame, indentation and trailer around it.
 
-    The frame indents each line of the report by two spaces and ends with the agent's id and its usage.
+    The frame is one line; every line of the report is indented by two blanks, so the first that is not ends it.
     """
-    text = _TOOLS_USED.sub("", text, count=1) if text.lstrip().startswith("<tools-used-before-summary>") else text
-    if text.startswith(_HAND_BACK):
-        _, found, report = text.partition(_HAND_BACK_START)
-        if found:
-            report = _HAND_BACK_TRAILER.sub("", report)
-            return "\n".join(line.removeprefix("  ") for line in report.split("\n"))
-    return _HAND_BACK_TRAILER.sub("", text)
+    if text.lstrip().startswith("<tools-used-before-summary>"):
+        text = _TOOLS_USED.sub("", text, count=1)
+    if not text.startswith(_HAND_BACK):
+        return _TRAILER.sub("", text)
+    _, _, framed = text.partition("\n")
+    lines = takewhile(lambda line: not line or line.startswith("  "), framed.split("\n"))
+    return "\n".join(line.removeprefix("  ") for line in lines)
 
 
 def summary_text(text: str) -> str:
     """The summary in a compaction's message, without the instructions to the model around it."""
-    if not text.startswith(_SUMMARY_HEAD):
+    text, headed = _SUMMARY_HEAD.subn("", text, count=1)
+    if not headed:
         return text.strip()
-    text = _SUMMARY_START.sub("", text, count=1)
     for tail in _SUMMARY_TAILS:
         text, _, _ = text.partition(tail)
     return text.strip()
