@@ -1,0 +1,120 @@
+"""Who is measured: our agent, and the npm adapter when a folder holds it. Both with one ``claude`` and one stand-in."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.client import Client
+
+__all__ = ["PEER_VARIABLE", "Contestant", "find_claude", "ours", "peer", "stand_in"]
+
+PEER_VARIABLE = "SAYAGAIN_BENCH_PEER"
+"""Names the folder whose ``node_modules`` holds the peer and node."""
+
+_PEER_PACKAGE = Path("node_modules/@agentclientprotocol/claude-agent-acp")
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """An agent to be measured, with a home of its own."""
+
+    name: str
+    version: str
+    command: list[str]
+    folder: Path
+    env: Mapping[str, str] = field(repr=False)
+
+    @property
+    def project(self) -> Path:
+        """The cwd of every session. The same for both, since it is part of every stored row."""
+        return self.folder.parent / "project"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "config"
+
+    def start(self) -> Client:
+        return Client(self.command, self.env, self.project, self.folder / "stderr.log")
+
+
+def ours(work: Path, claude: str, url: str) -> Contestant:
+    """The console script as it is installed beside this Python."""
+    script = shutil.which("sayagain", path=str(Path(sys.executable).parent))
+    if script is None:
+        raise SystemExit("bench: the sayagain command is not installed beside this Python")
+    version = subprocess.run([script, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    folder = _folder(work / "ours")
+    python = ".".join(map(str, sys.version_info[:3]))
+    return Contestant("ours", f"{version}, Python {python}", [script, "claude"], folder, _env(folder, claude, url))
+
+
+def peer(work: Path, claude: str, url: str) -> Contestant | None:
+    """The npm adapter below ``$SAYAGAIN_BENCH_PEER``; ``None`` when it is not there."""
+    root = os.environ.get(PEER_VARIABLE)
+    if not root:
+        return None
+    package = Path(root).resolve() / _PEER_PACKAGE
+    node = Path(root).resolve() / "node_modules/node/bin/node"
+    if not (package.is_dir() and node.is_file()):
+        return None
+    manifest = json.loads((package / "package.json").read_text(encoding="utf-8"))
+    node_version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    version = f"{manifest['name']} {manifest['version']}, node {node_version}"
+    (entry,) = manifest["bin"].values()
+    folder = _folder(work / "peer")
+    return Contestant("peer", version, [str(node), str(package / entry)], folder, _env(folder, claude, url))
+
+
+def find_claude(chosen: str | None) -> tuple[str, str]:
+    """The ``claude`` that both are given, and its version: the chosen one, or the one that we would take."""
+    from sayagain_claude.executable import VARIABLE, find_executable
+
+    path = find_executable({**os.environ, VARIABLE: chosen} if chosen else os.environ)
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    return path, version
+
+
+@contextmanager
+def stand_in(work: Path) -> Iterator[str]:
+    """The model service as a process of its own; its URL. A prompt with ``N deltas`` in it gets N of them."""
+    script = work / "script.json"
+    steps = [{"when": "2000 deltas", "replies": [[{"text": "word " * 2000, "chunk": 5}]]}]
+    script.write_text(json.dumps({"steps": steps}), encoding="utf-8")
+    command = [sys.executable, "-m", "sayagain.testing.messages_api", "--script", str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            yield json.loads(process.stdout.readline())["url"]
+        finally:
+            process.terminate()
+
+
+def _folder(folder: Path) -> Path:
+    for name in ("home", "config"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder.parent / "project").mkdir(exist_ok=True)
+    return folder
+
+
+def _env(folder: Path, claude: str, url: str) -> dict[str, str]:
+    """Nothing leaves the machine, and nothing of the user's is read."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder / "home"),
+        "CLAUDE_CONFIG_DIR": str(folder / "config"),
+        "SAYAGAIN_STATE_DIR": str(folder / "state"),
+        "CLAUDE_CODE_EXECUTABLE": claude,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_MAX_RETRIES": "1",
+        "IS_SANDBOX": "1",
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": "dummy",
+    }
