@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -101,9 +102,12 @@ class Adapter:
     started: list[subprocess.Popen[bytes]]
     arguments: list[str]
 
-    def __init__(self, *mode: str) -> None:
-        self.process = subprocess.Popen([*self.arguments, *mode], stdin=subprocess.DEVNULL)
+    def __init__(self, mode: str = "plain", *argv: str, stdin: bytes = b"", **options: Any) -> None:
+        self.process = subprocess.Popen([*self.arguments, mode, *argv], stdin=subprocess.PIPE, **options)
         self.started.append(self.process)
+        assert self.process.stdin is not None
+        self.process.stdin.write(stdin)
+        self.process.stdin.close()
 
     def sigkill(self) -> None:
         """As by a crash of the adapter; it is collected too."""

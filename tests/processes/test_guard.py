@@ -10,7 +10,9 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from sayagain.errors import RuntimeFault
 from sayagain.processes import proc
+from sayagain.processes import spawn as module
 from sayagain.processes.spawn import ExitStatus, spawn
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="watches processes by pidfd")
@@ -143,3 +145,40 @@ async def test_a_cancelled_start_leaves_nothing_running(watch):
         await spawn(watch.tree, cwd="/", env=ENV)
     assert scope.cancelled_caught
     assert proc.children(os.getpid()) == []
+
+
+@pytest.fixture
+def no_subreaper(tmp_path, monkeypatch):
+    """Guards work as on systems other than Linux."""
+    script = tmp_path / "guard_elsewhere.py"
+    folder = str(module._GUARD.parent)
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {folder!r})\nimport guard\nguard.LINUX = False\n"
+        "sys.exit(guard.main(sys.argv[1:]))\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setattr(module, "_GUARD", script)
+
+
+@pytest.mark.usefixtures("no_subreaper")
+@pytest.mark.parametrize("by_itself", [True, False])
+async def test_elsewhere_the_process_group_ends(watch, by_itself):
+    process = await spawn(watch.tree, cwd="/", env=ENV)
+    await watch.told(*TREE)
+    with anyio.fail_after(30):
+        if by_itself:
+            await process.stdin.send(b"exit 3\n")
+            assert await process.wait() == ExitStatus(code=3, signal=None)
+        else:
+            assert await process.kill() == ExitStatus(code=None, signal=9)
+    await watch.gone("child")  # the daemon left the group
+    await process.aclose()
+
+
+async def test_a_guard_that_cannot_work_is_told(tmp_path, monkeypatch):
+    script = tmp_path / "guard.py"
+    script.write_text("raise SystemExit('no luck')\n", encoding="utf-8")
+    monkeypatch.setattr(module, "_GUARD", script)
+    with anyio.fail_after(30):
+        with pytest.raises(RuntimeFault, match=r"guards it failed\. no luck"):
+            await spawn(["true"], cwd="/", env=ENV)

@@ -34,8 +34,9 @@ __all__ = ["main"]
 GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL for what a finished runtime left behind; its session stays leased meanwhile."""
 
-REFUSED_ROUNDS = 10
-"""Looks (50 ms apart) at processes that refuse our signals (another user's, such as ``sudo``) before giving up."""
+UNTOLD_ROUNDS = 10
+"""Looks (50 ms apart) at processes whose end nothing tells before giving up: such as refuse our signals (another
+user's, as with ``sudo``), and without a subreaper all but the runtime."""
 
 LINUX = sys.platform.startswith("linux")
 PR_SET_PDEATHSIG = 1
@@ -141,23 +142,23 @@ class _Guard:
         """
         if self.status is None:
             os.kill(self._runtime, signal.SIGKILL)  # first: from here on it stores nothing
-        refused = 0
-        while not self._empty and refused < REFUSED_ROUNDS:
+        untold = 0
+        while not self._empty and untold < UNTOLD_ROUNDS:
             if self._signal_all(signal.SIGKILL):
-                refused += 1
+                untold += 1
                 self._pause(0.05)
             elif not self._empty:
                 self._wait(0)
             self._reap()
 
     def _signal_all(self, number: int) -> bool:
-        """Signal every descendant: true when one is not ours to signal."""
+        """Signal every descendant: true when the end of one may not be told to us, so that time has to be waited."""
         if not LINUX:
             try:
                 os.killpg(self._runtime, number)
             except OSError:
                 self._empty = self.status is not None
-            return False
+            return not self._empty
         refused = False
         for pid, zombie in _descendants():
             try:
@@ -193,7 +194,7 @@ class _Guard:
         try:
             pid, status = os.waitpid(-1, flags)
         except ChildProcessError:
-            self._empty = True
+            self._empty = self._empty or LINUX  # elsewhere only the process group can tell
             return False
         if pid == self._runtime:
             code = os.waitstatus_to_exitcode(status)

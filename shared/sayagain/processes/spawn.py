@@ -242,7 +242,8 @@ def _usable_executable(name: str, cwd: str | os.PathLike[str], env: Mapping[str,
 
 def _start_failure(executable: str, word: str, number: int, tail: str) -> RuntimeFault:
     if word != "errno":
-        return RuntimeFault(f"{executable} cannot be started: the process that guards it failed. {tail}".rstrip())
+        last = "".join(tail.splitlines()[-1:])
+        return RuntimeFault(f"{executable} cannot be started: the process that guards it failed. {last}".rstrip())
     if number == errno.ENOENT:
         return RuntimeMissing(f"{executable} cannot be started: its interpreter or loader does not exist")
     return RuntimeMissing(f"{executable} cannot be started: {os.strerror(number)}")

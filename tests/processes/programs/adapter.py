@@ -1,6 +1,7 @@
-"""An adapter: leases a session, starts the tree under its guard, and stays. argv: FIFO, backend, ``leak`` or nothing.
+"""An adapter: leases a session, starts a runtime under its guard, and stays.
 
-``leak``: a fork without exec keeps the adapter's end of the channel open beyond the adapter's death.
+argv: FIFO, backend, a mode, and the runtime's argv (the tree, if there is none). The mode ``leak``: a fork without exec
+keeps the adapter's end of the channel open beyond the adapter's death. Our standard input becomes the runtime's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import anyio
 from sayagain.processes.lease import acquire
 from sayagain.processes.spawn import spawn
 
-FIFO, BACKEND, *MODE = sys.argv[1:]
+FIFO, BACKEND, MODE, *ARGV = sys.argv[1:]
 
 
 def report(text: str) -> None:
@@ -26,18 +27,22 @@ def report(text: str) -> None:
 
 async def main() -> None:
     lease = await acquire("demo", "s1", patience=0)
-    tree = str(Path(__file__).with_name("tree.py"))
-    process = await spawn(
-        [sys.executable, tree, FIFO], cwd="/", env=dict(os.environ), hold_fds=(lease.fileno(),), stderr=print
-    )
+    argv = ARGV or [sys.executable, str(Path(__file__).with_name("tree.py")), FIFO]
+    process = await spawn(argv, cwd=Path.cwd(), env=dict(os.environ), hold_fds=(lease.fileno(),), stderr=print)
     lease.add_holder(process.pid)
-    if MODE and os.fork() == 0:
+    if MODE == "leak" and os.fork() == 0:
         os.close(lease.fileno())
         report(f"leak {os.getpid()}")
         while True:
             signal.pause()
     report(f"guard {process.pid}")
     report(f"adapter {os.getpid()}")
+    if ARGV:
+        report(f"runtime {process.runtime_pid}")  # the tree says so itself
+    if lines := sys.stdin.buffer.read():
+        await process.stdin.send(lines)
+    async for _ in process.stdout:
+        pass
     await anyio.sleep_forever()
 
 
