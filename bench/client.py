@@ -41,7 +41,8 @@ class Seen(NamedTuple):
     time: float
     kind: str
     size: int
-    idle: bool
+    stop: str
+    """Of an idle ``state_update``: its stop reason, or ``"idle"`` without one; else empty."""
 
 
 class Answer(NamedTuple):
@@ -156,19 +157,22 @@ class Client:
             self._take(data, perf_counter())
 
     def idle(self, since: int) -> Seen:
-        """Read until the session is idle; ``since`` is how many updates had been seen before."""
+        """Read until the session is idle; ``since`` is how many updates had been seen before. Only good ends count."""
         position = since
 
         def found() -> bool:
             nonlocal position
             while position < len(self.seen):
-                if self.seen[position].idle:
+                if self.seen[position].stop:
                     return True
                 position += 1
             return False
 
         self.until(found)
-        return self.seen[position]
+        end = self.seen[position]
+        if end.stop != "end_turn":
+            raise AgentFailed(f"a turn ended with {end.stop}")
+        return end
 
     def _take(self, data: bytes, now: float) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n") if b"\n" in data else (self._rest + data,)
@@ -177,8 +181,8 @@ class Client:
             if at >= 0 and b'"session/update"' in line[:120]:
                 start = at + len(_KIND)
                 kind = line[start : line.index(b'"', start)].decode()
-                idle = kind == "state_update" and b'"state":"idle"' in line
-                self.seen.append(Seen(now, kind, len(line) + 1, idle))
+                stop = _stop(line) if kind == "state_update" else ""
+                self.seen.append(Seen(now, kind, len(line) + 1, stop))
             elif line:
                 self._message(json.loads(line), now)
 
@@ -193,3 +197,8 @@ class Client:
         rest = memoryview(line)
         while rest:
             rest = rest[os.write(self._in, rest) :]
+
+
+def _stop(line: bytes) -> str:
+    update = json.loads(line)["params"]["update"]
+    return update.get("stopReason") or "idle" if update["state"] == "idle" else ""

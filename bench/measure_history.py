@@ -111,7 +111,7 @@ def _replay_measure(rows: int, runs: int, quick_runs: int) -> Measure:
             Metric("first", f"replay of {name} rows: to the first history update", "ms"),
             Metric("last", "  to the last history update", "ms", ratio=1 / 3 if rows == 10_000 else None),
             Metric("marker", "  to the marker", "ms"),
-            Metric("gap", "  from the last history update to the marker", "ms", limit=50),
+            Metric("gap", "  from the last history update to the marker", "ms", limit=50, worst=True),
             Metric("response", "  to the response", "ms"),
             Metric("cpu", "  CPU time of the agent", "ms"),
             Metric("memory", "  memory added to the agent", "MiB", limit=60 if rows == 100_000 else None),

@@ -22,8 +22,8 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Metric:
-    """``ratio`` is the most that ours may be of the peer's (medians); ``limit`` the most that any of our runs may be,
-    in ``unit``. Without either it only informs.
+    """``ratio`` is the most that our median may be of the peer's; ``limit`` the most that our median may be, in
+    ``unit``, or with ``worst`` every single value. Without either the metric only informs.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Metric:
     unit: str
     ratio: float | None = None
     limit: float | None = None
+    worst: bool = False
 
 
 @dataclass(frozen=True)

@@ -41,12 +41,13 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """A ratio is judged on medians; a limit on the worst run."""
+        """Judged on medians, unless the metric says ``worst``."""
         ours = self.values.get("ours")
         if not ours or not self.target:
             return ""
         if self.metric.limit is not None:
-            return "met" if max(ours) <= self.metric.limit else "MISSED"
+            value = max(ours) if self.metric.worst else median(ours)
+            return "met" if value <= self.metric.limit else "MISSED"
         if self.ratio is None:
             return "no peer"
         return "met" if self.ratio <= (self.metric.ratio or 0) else "MISSED"
@@ -56,7 +57,9 @@ _COLUMNS = "{:<58} {:>5} {:>28} {:>28} {:>7} {:>10} {}"
 
 
 def header() -> str:
-    return _COLUMNS.format("", "unit", "ours: median [min..max]", "peer: median [min..max]", "ratio", "target", "")
+    return _COLUMNS.format(
+        "", "unit", "ours: median [min..max]", "peer: median [min..max]", "ratio", "target", ""
+    ).rstrip()
 
 
 def line(result: Result) -> str:
