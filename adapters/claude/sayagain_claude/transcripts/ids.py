@@ -39,6 +39,8 @@ def contains(path: Path, message_id: str) -> bool:
 
     Looks for the id's bytes and parses only lines that hold them, so a text that quotes the id does not count.
     """
+    if not message_id:
+        return False
     pattern = re.compile(re.escape(message_id.encode("utf-8", errors="replace")))
     return any(
         message_id in row_message_ids(item)

@@ -19,7 +19,7 @@ from sayagain_claude.transcripts.paths import is_session_id, preference, project
 from sayagain_claude.transcripts.reader import Damaged, Row, parse_line, read_rows
 from sayagain_claude.transcripts.row import RowKind, classify, row_text
 
-__all__ = ["PAGE_SIZE", "list_sessions", "session_title"]
+__all__ = ["PAGE_SIZE", "list_sessions", "session_title", "stored_session"]
 
 PAGE_SIZE: Final = 50
 
@@ -76,6 +76,15 @@ def list_sessions(
         sessions.append(session)
         last = found
     return SessionPage(sessions)
+
+
+def stored_session(path: Path) -> StoredSession | None:
+    """The list's row for one transcript, from its head and tail alone; ``None`` when it holds no prompt."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return _read(_Found(status.st_mtime_ns, path.stem, path, status.st_size))
 
 
 def session_title(text: str) -> str | None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +53,7 @@ _OBJECT_START: Final = '{"'
 # everything but input made to be slow; what is not found within it counts as damaged.
 _EFFORT: Final = 16
 _LEAST_EFFORT: Final = 16
+_DEEP_EFFORT: Final = 1 << 16
 
 _INSIDE: Final = (",", "}", "]")
 
@@ -134,7 +134,7 @@ def _decode(text: str, position: int) -> _Decoded:
     except ValueError:  # an integer of too many digits
         return _Decoded(None, len(text), whole=False)
     except RecursionError:
-        return _Decoded(None, position + sys.getrecursionlimit(), whole=False)
+        return _Decoded(None, position + _DEEP_EFFORT, whole=False)
 
 
 def _find_glued(text: str, position: int) -> int | None:
