@@ -18,6 +18,7 @@ __all__ = [
     "derive_message_id",
     "fresh_message_id",
     "new_session_id",
+    "root_session_id",
     "validate_key",
 ]
 
@@ -72,3 +73,9 @@ def new_session_id() -> str:
 def child_session_id(root_session_id: str, runtime_id: str) -> str:
     """The id of a subagent session: stable over replays, unique under its root (SUB-2)."""
     return f"{root_session_id}.{runtime_id}"
+
+
+def root_session_id(session_id: str) -> str | None:
+    """The root of a child session's id as :func:`child_session_id` makes it; ``None`` for one that is no child's."""
+    root, dot, _ = session_id.rpartition(".")
+    return root if dot else None

@@ -136,6 +136,10 @@ class Turns:
         subtype = frame.get("subtype")
         if subtype == "session_state_changed":
             yield from self._state(frame.get("state"))
+        elif subtype == "init" and not self._active:
+            # Every turn has one. While a background agent lives, the CLI's own state never leaves "running" between
+            # the turn that started the agent and the one that its end starts (measured).
+            yield from self._state("running")
         elif subtype == "informational":
             outcome = frame.get("prompt_submit_outcome")
             if isinstance(outcome, Mapping) and not outcome.get("prompt_kept", True):  # pyright: ignore
