@@ -19,7 +19,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "claude"
 RECORDINGS = sorted(path.name for path in FIXTURES.iterdir() if path.is_dir())
 LARGEST_FILE = 120_000
 
-NEUTRAL = ("/home/user", "/usr/bin/python3", "/usr/lib/sayagain")
+NEUTRAL = ("/home/user", "/dev/null", "/usr/bin/python3", "/usr/lib/sayagain")
 ABSOLUTE_PATH = re.compile(r"(?<![\w.:/<*~-])/(?:[\w.@-]+/)+[\w.@-]*")
 SECRETS = re.compile(r"sk-ant-|Bearer |BEGIN [A-Z ]*PRIVATE KEY|[\w.+-]+@[\w-]+\.\w+")
 PLACEHOLDER = re.compile(r"<placeholder \d+ chars>")
@@ -81,6 +81,8 @@ def test_a_recording_is_clean(recording: str) -> None:
             assert not SECRETS.search(text), (path, text)
             assert len(host) < 4 or host not in text, (path, text)
             assert not re.search(r"/tmp|/root|-tmp-|-root-", text), (path, text)
+            if path.parent.name == "golden":
+                continue  # made by our own translators, whose words are ours
             allowed = text in {"Default (recommended)"} or re.fullmatch(r"(?:Opus|Sonnet|Haiku|Fable) [\d.]+.*", text)
             assert allowed or not foreign_lines(text, ours), (path, foreign_lines(text, ours))
             assert len(PLACEHOLDER.sub("", text)) <= MAX_FOREIGN or not foreign_lines(text, ours), (path, text)

@@ -186,6 +186,7 @@ async def test_a_hang_up_ends_a_held_reply_and_the_service_lives_on() -> None:
             await exchange.send()
             await service.held("never")
             await exchange.hang_up()
+            await service.hung_up()
             status, _ = await fetch(service, ask(user("two")))
         assert status == 200
 
@@ -251,8 +252,9 @@ NOTIFICATION = "<task-notification>\n<task-id>b1</task-id>\n</task-notification>
             "new",
         ),
         ([tool_result("x")], "continuation", "old"),
+        ([tool_result("x"), "Tool loaded."], "continuation", "old"),
     ],
-    ids=["folded", "notification", "summary", "after a command", "tool result"],
+    ids=["folded", "notification", "summary", "after a command", "tool result", "tool search"],
 )
 async def test_tells_the_kinds_of_requests_apart(content: list[Any], kind: str, text: str | None) -> None:
     async with serve_messages() as service:

@@ -93,6 +93,7 @@ class MessagesService:
         self._gates: dict[str, _Gate] = {}
         self._seen: dict[str, list[list[str]]] = {}
         self._arrival = anyio.Event()
+        self._hang_ups = 0
 
     def turns(self, text: str) -> list[Asked]:
         """The turn-starting requests whose newest user input contains ``text``, in order."""
@@ -113,6 +114,16 @@ class MessagesService:
         while len(self.requests) < number:
             await self._arrival.wait()
         return self.requests[number - 1]
+
+    async def hung_up(self, times: int = 1) -> None:
+        """Wait until clients have left ``times`` replies before their end, as an interrupted runtime does."""
+        while self._hang_ups < times:
+            await self._arrival.wait()
+
+    def note_hang_up(self) -> None:
+        """Record that a client has left a reply."""
+        self._hang_ups += 1
+        self._wake()
 
     def release(self, name: str) -> None:
         """Let every reply that waits at ``name`` go on, now and later."""
@@ -138,8 +149,7 @@ class MessagesService:
         """Record a request and choose its reply."""
         asked = read_request(body, len(self.requests), self._seen)
         self.requests.append(asked if self._keep_messages else replace(asked, messages=()))
-        self._arrival.set()
-        self._arrival = anyio.Event()
+        self._wake()
         reply = self._script(asked)
         if reply is None:
             reply = _SIDE_REPLY if asked.kind == "side" else _DEFAULT_REPLY
@@ -148,6 +158,10 @@ class MessagesService:
     def new_id(self, prefix: str) -> str:
         """An id that no other service has given out."""
         return f"{prefix}_{self._seed}{next(self._numbers):06d}"
+
+    def _wake(self) -> None:
+        self._arrival.set()
+        self._arrival = anyio.Event()
 
     def _gate(self, name: str) -> _Gate:
         return self._gates.setdefault(name, _Gate())
@@ -232,16 +246,17 @@ async def _answer_messages(
     asked, reply = service.take(body)
     async with anyio.create_task_group() as tasks:
         # A client that hangs up (an interrupt) ends the reply, also one that waits at a gate.
-        tasks.start_soon(_cancel_at_hang_up, stream, tasks.cancel_scope)
+        tasks.start_soon(_cancel_at_hang_up, stream, service, tasks.cancel_scope)
         await _send_reply(stream, http, service, asked, reply)
         tasks.cancel_scope.cancel()
 
 
-async def _cancel_at_hang_up(stream: SocketStream, scope: anyio.CancelScope) -> None:
+async def _cancel_at_hang_up(stream: SocketStream, service: MessagesService, scope: anyio.CancelScope) -> None:
     try:
         while True:
             await stream.receive()
     except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        service.note_hang_up()
         scope.cancel()
 
 

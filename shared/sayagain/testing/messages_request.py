@@ -27,6 +27,8 @@ _FOLDED: Final = re.compile(
     re.DOTALL,
 )
 _SUMMARY_REQUEST: Final = "Your task is to create a detailed summary"
+_TOOL_LOADED: Final = "Tool loaded."
+"""Goes with the result of a search for tools."""
 _OLDER_THAN: Final = ("[Request interrupted by user", "<local-command-", "<command-name>")
 """Beginnings of texts that belong to what came before the newest input, and are merged into its message."""
 
@@ -134,7 +136,7 @@ def _input_texts(message: Mapping[str, Any]) -> list[str]:
             texts.clear()
         elif folded := _FOLDED.match(text):
             texts.append(folded[1])
-        elif text:
+        elif text and text != _TOOL_LOADED:
             texts.append(text)
     return texts
 

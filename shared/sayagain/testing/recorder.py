@@ -107,7 +107,10 @@ class _Recording:
 
 
 async def record(scenario: Scenario, fixtures: Path) -> Path:
-    """Play a scenario and write its scrubbed recording; the folder. An older recording is replaced."""
+    """Play a scenario and write its scrubbed recording; the folder.
+
+    An older recording is replaced. Golden updates that were made of it stay, and may need to be written anew.
+    """
     with tempfile.TemporaryDirectory(prefix="recording", ignore_cleanup_errors=True) as root:
         recording = _Recording(scenario, Place(Path(root)))
         await recording.play()
@@ -116,8 +119,8 @@ async def record(scenario: Scenario, fixtures: Path) -> Path:
         for value in (frames, *files.values()):
             scrubber.learn(value)
         target = fixtures / scenario.name
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
+        shutil.rmtree(target / "subagents", ignore_errors=True)
+        target.mkdir(parents=True, exist_ok=True)
         _write(target / "frames.jsonl", [scrubber.scrub(frame) for frame in frames])
         for name, rows in files.items():
             path = target / scrubber.scrub(name)

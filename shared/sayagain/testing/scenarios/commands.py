@@ -1,10 +1,10 @@
-"""Slash commands, and compaction."""
+"""Slash commands, and compactions, asked for or not."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from sayagain.testing.messages_script import Step, Text
+from sayagain.testing.messages_script import Step, Text, Usage
 from sayagain.testing.scenarios.base import Scenario, asking, bash
 
 __all__ = ["SCENARIOS"]
@@ -25,6 +25,17 @@ SCENARIOS: Final = (
         ],
         asking("Run one.", "/compact", "Say two.", "/compact", "Say three."),
         keeps=[_SUMMARY, "one"],
+    ),
+    Scenario(
+        "compaction_auto",
+        "The context is full: the runtime compacts by itself before the next prompt.",
+        [
+            _SUMMARY_STEP,
+            Step("Fill it.", [[Text("Full."), Usage(input_tokens=990_000, output_tokens=10)]]),
+            Step("Go on.", [[Text("Went on.")]]),
+        ],
+        asking("Fill it.", "Go on."),
+        keeps=[_SUMMARY],
     ),
     Scenario(
         "slash_commands",

@@ -67,6 +67,12 @@ SCENARIOS: Final = (
         asking("Touch it.", permissions=deny),
     ),
     Scenario(
+        "accept_edits",
+        "A mode in which edits need no permission.",
+        once(ToolUse("Write", {"file_path": "@/new.txt", "content": "one\n"})),
+        asking("Write it.", arguments=["--permission-mode", "acceptEdits"]),
+    ),
+    Scenario(
         "cancel_permission",
         "Interrupted while a permission request is open.",
         once(bash("touch never.txt")),

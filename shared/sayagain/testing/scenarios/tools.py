@@ -146,6 +146,18 @@ SCENARIOS: Final = (
         keeps=["behind"],
     ),
     Scenario(
+        "tool_search",
+        "ToolSearch loads a tool that is not offered at once.",
+        always(
+            [ToolUse("ToolSearch", {"query": "select:NotebookEdit"})],
+            [ToolUse("Read", {"file_path": "@/book.ipynb"})],
+            [ToolUse("NotebookEdit", {"notebook_path": "@/book.ipynb", "cell_id": "one", "new_source": "2"})],
+            [Text("Edited it.")],
+        ),
+        asking("Edit the notebook."),
+        files={"book.ipynb": _NOTEBOOK},
+    ),
+    Scenario(
         "todos",
         "TodoWrite: a plan that changes.",
         always(
