@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from sayagain.errors import HistoryUnreadable, SayagainError, SessionNotFound
 from sayagain.testing.transcripts import (
     dump,

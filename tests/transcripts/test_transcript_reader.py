@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from sayagain.errors import HistoryUnreadable, SessionNotFound
 from sayagain.testing.transcripts import dump, glue, prompt_id, prompt_row, turn_rows, write_rows, write_transcript
 from sayagain_claude.transcripts import lines, reader
@@ -335,11 +336,11 @@ def test_a_file_shorter_than_it_was_is_unreadable(path: Path) -> None:
 
 def test_an_abandoned_reading_closes_its_file(path: Path) -> None:
     write_transcript(path, turns=10, session_id=SESSION)
-    count = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    count = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
     stream = read_rows(path)
     next(stream)
     stream.close()  # type: ignore[attr-defined]
-    assert (len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0) == count
+    assert (len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0) == count
 
 
 def test_memory_does_not_grow_with_the_file(path: Path) -> None:
