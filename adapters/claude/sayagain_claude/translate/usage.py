@@ -58,7 +58,7 @@ class UsageMeter:
         self._size = _count(entry.get("contextWindow")) or self._size
         cost = result.get("total_cost_usd")
         if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < float("inf"):
-            self._cost = cost
+            self._cost = round(cost, 9)  # sums of floats end in noise
         return self._update()
 
     def _update(self) -> Block | None:
