@@ -66,9 +66,15 @@ class Attachment:
         for child_id in children:
             self.gate(child_id).hold()
 
-    def open(self, session_id: str) -> None:
-        """Open one gate: what waited goes out."""
-        self._deliver(session_id, self.gate(session_id).release())
+    def open(self, session_id: str) -> set[str]:
+        """Open one gate: what waited goes out. The children that it announced or mentioned."""
+        waiting = self.gate(session_id).release()
+        self._deliver(session_id, waiting)
+        return {
+            item["sessionId"]
+            for item in waiting
+            if not isinstance(item, OpenAsk) and item["sessionUpdate"] == "subagent_update"
+        }
 
     def open_all(self) -> None:
         """Open every gate, parents first."""

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import anyio
 import anyio.abc
@@ -29,6 +29,14 @@ logger = logging.getLogger(__name__)
 
 HIGH_WATER: Final = 1 << 20
 """Queued bytes above which volume producers wait: what a replay may hold in memory for a client that reads slowly."""
+
+READ_WATER: Final = 8 * HIGH_WATER
+"""Queued bytes above which nothing more is read: a client that asks and asks without reading its answers waits too.
+Well above :data:`HIGH_WATER`, so that a slow client's ``$/cancel_request`` is read while its replay waits."""
+
+LAST_WORDS: Final = 1.0
+"""Seconds that queued lines get after the client ended its side. Answers to ``printf … | sayagain`` leave at once; a
+client that neither reads nor closes must not keep the process alive."""
 
 
 class Deferred:
@@ -126,6 +134,8 @@ class Connection:
             async with anyio.create_task_group() as self._tasks:
                 self._tasks.start_soon(self._write)
                 await self._read()
+                with anyio.move_on_after(LAST_WORDS):
+                    await self.drained(0)
                 self._close()
                 self._tasks.cancel_scope.cancel()
         finally:
@@ -150,10 +160,9 @@ class Connection:
             call.end(ClientError("the connection is closed"))
         return call
 
-    async def drained(self) -> None:
-        """Wait until little is queued, so that a slow client slows its producer and not our memory (I11)."""
-        while self._queued > HIGH_WATER and not self._closed:
-            self._below = anyio.Event()
+    async def drained(self, limit: int = HIGH_WATER) -> None:
+        """Wait until ``limit`` bytes wait at most: a slow client slows its producer, and memory is bounded (I11)."""
+        while self._queued > limit and not self._closed:
             await self._below.wait()
 
     def _send(self, line: bytes) -> None:
@@ -173,6 +182,7 @@ class Connection:
                     await self._transport.send(b"".join(lines))
                     self._queued = sum(map(len, self._queue))
                     self._below.set()
+                    self._below = anyio.Event()
         except ClosedTransport:
             # The reader sees the end too, or has: a client may close one direction first.
             logger.info("the client no longer reads")
@@ -198,12 +208,15 @@ class Connection:
             except ClosedTransport:
                 data = b""
             for message in self._decoder.feed(data) if data else self._decoder.eof():
+                if self._closed:
+                    return
                 if isinstance(message, jsonrpc.Batch):
                     self._take_batch(message)
                 else:
                     self._take(message, self._send)
             if not data:
                 return
+            await self.drained(READ_WATER)
 
     def _take(self, message: jsonrpc.Message, reply: Reply) -> None:
         match message:
@@ -253,12 +266,15 @@ class Connection:
             request.respond(outcome)
             return
         assert self._tasks is not None
-        self._tasks.start_soon(self._finish, request, outcome)
-
-    async def _finish(self, request: IncomingRequest, outcome: Awaitable[Result | Deferred]) -> None:
         scope = anyio.CancelScope()
+        # Set before the task runs: the cancellation may be the next line of the same read.
         if request.on_cancel is None:
             request.on_cancel = scope.cancel
+        self._tasks.start_soon(self._finish, request, outcome, scope)
+
+    async def _finish(
+        self, request: IncomingRequest, outcome: Awaitable[Result | Deferred], scope: anyio.CancelScope
+    ) -> None:
         try:
             with scope:
                 result = await outcome
@@ -335,7 +351,7 @@ class Call:
             raise self._outcome
         if not isinstance(self._outcome, Mapping):
             raise ClientError("the client answered with something that is no object")
-        return self._outcome  # pyright: ignore[reportUnknownVariableType]
+        return cast("Mapping[str, Any]", self._outcome)
 
     def cancel(self) -> None:
         """The answer no longer matters: tell the client, and ignore what it still sends."""

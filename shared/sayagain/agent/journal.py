@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 __all__ = ["APPENDING", "ENTITIES", "Entity", "Journal", "entity_of"]
 
@@ -89,6 +89,10 @@ class Entity:
     def settled(self) -> bool:
         """Whether nothing more is expected to come for it."""
         status = self.fields.get("status")
+        state = self.fields.get("state")
+        # A subagent is done when it is idle, however long ago its announcement was stored.
+        if isinstance(state, Mapping) and cast("Mapping[str, Any]", state).get("state") != "idle":
+            return False
         return status is None or status in _FINAL_STATUS
 
 

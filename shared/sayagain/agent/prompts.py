@@ -62,9 +62,6 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
     (State.SUBMITTED, Event.STORE): State.INSERTED,
     (State.SUBMITTED, Event.REFUSE): State.UNKNOWN,
     (State.SUBMITTED, Event.WITHDRAW): State.UNKNOWN,
-    # The history may hold a message that this process submitted and lost sight of (the runtime died in between).
-    (State.HELD, Event.FOUND): State.INSERTED,
-    (State.SUBMITTED, Event.FOUND): State.INSERTED,
 }
 
 
@@ -186,10 +183,12 @@ class PromptTable(Generic[W]):
         self._known = known
         answers: list[Answer[W]] = []
         for prompt in list(self._prompts.values()):
-            if prompt.message_id in known:
-                answers += self._end(prompt, Event.FOUND)
-            elif prompt.state is State.CHECKING:
-                self._move(prompt, Event.ABSENT)
+            # Of a submitted one the runtime itself tells what became of it.
+            if prompt.state is State.CHECKING:
+                if prompt.message_id in known:
+                    answers += self._end(prompt, Event.FOUND)
+                else:
+                    self._move(prompt, Event.ABSENT)
         return answers
 
     def history_failed(self, error: SayagainError) -> list[Answer[W]]:
@@ -216,16 +215,25 @@ class PromptTable(Generic[W]):
         if self.submitted is None:
             self._busy = False
 
-    def submit_next(self) -> Prompt[W] | None:
-        """The oldest held message, now submitted; ``None`` unless the runtime is idle and has none."""
+    @property
+    def busy(self) -> bool:
+        """Whether the runtime works, or will: a message that was just stored may not have its ``running`` yet."""
+        return self._busy
+
+    @property
+    def next_held(self) -> Prompt[W] | None:
+        """The message that goes to the runtime next; ``None`` unless the runtime is idle and has none."""
         if self._busy or self.submitted is not None:
             return None
-        for prompt in self._prompts.values():
-            if prompt.state is State.HELD:
-                self._move(prompt, Event.SUBMIT)
-                self._busy = True
-                return prompt
-        return None
+        return next((p for p in self._prompts.values() if p.state is State.HELD), None)
+
+    def submit_next(self) -> Prompt[W] | None:
+        """:attr:`next_held`, now submitted."""
+        prompt = self.next_held
+        if prompt is not None:
+            self._move(prompt, Event.SUBMIT)
+            self._busy = True
+        return prompt
 
     def stored(self, message_id: str) -> list[Answer[W]]:
         """The runtime stored the message, ours or one that it made itself."""

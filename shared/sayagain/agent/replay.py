@@ -13,15 +13,22 @@ replaying    complete           marked        the marker, ``replay_complete``
 replaying    abort              open          no marker; what waited is returned or dropped
 marked       release            open          what waited
 open         hold               marked        a session that is not active yet: no replay, no marker
+replaying    hold               replaying     waits already
 ===========  =================  ============  ==================================================
+
+What waits and what the history tells must not overlap: a chunk that is sent after a message which contains it shows its
+text twice. So :meth:`Gate.cut` drops what waits and is in the cut, and :meth:`Gate.history` drops what waits of a
+message that the history gives whole.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
+
+from typing_extensions import TypeIs
 
 from sayagain.agent.journal import APPENDING, entity_of
 
@@ -62,6 +69,7 @@ TRANSITIONS: Final[Mapping[tuple[GateState, GateEvent], GateState]] = {
     (GateState.MARKED, GateEvent.ABORT): GateState.OPEN,
     (GateState.OPEN, GateEvent.HOLD): GateState.MARKED,
     (GateState.MARKED, GateEvent.HOLD): GateState.MARKED,
+    (GateState.REPLAYING, GateEvent.HOLD): GateState.REPLAYING,
     (GateState.MARKED, GateEvent.RELEASE): GateState.OPEN,
     (GateState.OPEN, GateEvent.RELEASE): GateState.OPEN,
 }
@@ -73,6 +81,8 @@ class Gate(Generic[T]):
     def __init__(self) -> None:
         self._state = GateState.OPEN
         self._waiting: list[Mapping[str, Any] | T] = []
+        self._growing: set[tuple[str, str]] = set()
+        """Entities of which chunks wait."""
         self._recent: deque[tuple[str, str]] = deque(maxlen=RECENT)
         self._cut: frozenset[tuple[str, str]] = frozenset()
 
@@ -86,10 +96,18 @@ class Gate(Generic[T]):
         """How many entries wait."""
         return len(self._waiting)
 
-    def begin(self, cut: frozenset[tuple[str, str]] = frozenset()) -> None:
-        """A replay begins. ``cut`` names the entities whose present state the journal will add to the history."""
+    def cut(self, entities: frozenset[tuple[str, str]]) -> None:
+        """The journal was copied, ``entities`` are in it: their present state is added to the history.
+
+        What waits of any entity is older than the copy. It goes: it is in the copy, or the journal let go of it because
+        the history has it. All else keeps its place.
+        """
+        self._cut = entities
+        self._drop(lambda update: entity_of(update) is not None)
+
+    def begin(self) -> None:
+        """A replay begins."""
         self._move(GateEvent.BEGIN)
-        self._cut = cut
         self._recent.clear()
 
     def history(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -98,6 +116,8 @@ class Gate(Generic[T]):
         entity = entity_of(update)
         if entity is not None and entity not in self._cut:
             self._recent.append(entity)
+            if entity in self._growing:
+                self._drop(lambda waiting: entity_of(waiting) == entity and _grows(waiting))
         return update
 
     def complete(self) -> Mapping[str, Any]:
@@ -121,6 +141,8 @@ class Gate(Generic[T]):
             return True
         if not (self._waiting and self._joined(update)):
             self._waiting.append(update)
+        if _grows(update) and (entity := entity_of(update)) is not None:
+            self._growing.add(entity)
         return False
 
     def ask(self, request: T) -> bool:
@@ -152,13 +174,14 @@ class Gate(Generic[T]):
 
     def _drain(self) -> list[Mapping[str, Any] | T]:
         waiting, self._waiting = self._waiting, []
+        self._growing.clear()
         return waiting
 
+    def _drop(self, covered: Callable[[Mapping[str, Any]], bool]) -> None:
+        self._waiting = [item for item in self._waiting if not (_is_update(item) and covered(item))]
+
     def _replayed_whole(self, update: Mapping[str, Any]) -> bool:
-        kind = update["sessionUpdate"]
-        if kind not in APPENDING and kind != "terminal_output_chunk":
-            return False
-        return entity_of(update) in self._recent
+        return _grows(update) and entity_of(update) in self._recent
 
     def _joined(self, update: Mapping[str, Any]) -> bool:
         """Append a text delta to the one that waits before it, so that what waits stays small (I11)."""
@@ -166,7 +189,7 @@ class Gate(Generic[T]):
         kind = update["sessionUpdate"]
         if not kind.endswith("_message_chunk") and kind != "agent_thought_chunk":
             return False
-        if not isinstance(last, dict):
+        if not _is_update(last):
             return False
         if last.get("sessionUpdate") != kind or last.get("messageId") != update["messageId"]:
             return False
@@ -175,3 +198,12 @@ class Gate(Generic[T]):
             return False
         self._waiting[-1] = {**last, "content": {"type": "text", "text": before["text"] + after["text"]}}
         return True
+
+
+def _is_update(item: object) -> TypeIs[Mapping[str, Any]]:
+    return isinstance(item, Mapping)
+
+
+def _grows(update: Mapping[str, Any]) -> bool:
+    """Whether the update extends what its entity has."""
+    return update["sessionUpdate"] in APPENDING or update["sessionUpdate"] == "terminal_output_chunk"

@@ -90,7 +90,11 @@ class _Replay:
                 raise
         self._end(self._root)
         self._tell_gaps()
-        self._attachment.open(self._root)
+        # A child that started meanwhile is announced before the response too: it gets its marker (RPL-8).
+        for child_id in self._attachment.open(self._root) - self._begun:
+            gate = self._attachment.gate(child_id)
+            gate.begin()
+            self._connection.update(child_id, gate.complete())
         return self._ids
 
     def _close_gates(self) -> None:
@@ -100,9 +104,9 @@ class _Replay:
             journal = session.journal(session_id)
             self._cut.updates[session_id] = journal.updates()
             self._cut.entities[session_id] = journal.entities()
-            if session_id != self._root:
-                attachment.gate(session_id).hold()
-        attachment.gate(self._root).begin(self._cut.entities[self._root])
+            attachment.gate(session_id).hold()
+            attachment.gate(session_id).cut(self._cut.entities[session_id])
+        attachment.gate(self._root).begin()
         self._begun.add(self._root)
 
     def _begin_child(self, parent_id: str, child_id: str, update: Mapping[str, Any]) -> bool:
@@ -111,7 +115,7 @@ class _Replay:
         if child_id in self._begun:
             return False
         self._begun.add(child_id)
-        self._attachment.gate(child_id).begin(self._cut.entities.get(child_id, frozenset()))
+        self._attachment.gate(child_id).begin()
         return True
 
     def _send(self, session_id: str, update: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.abc
@@ -20,7 +21,7 @@ from sayagain.agent.connection import ClientError, Connection, IncomingRequest
 from sayagain.agent.foreground import ForegroundMachine
 from sayagain.agent.journal import Journal
 from sayagain.agent.prompts import Answer, PromptTable
-from sayagain.errors import RuntimeDied, RuntimeFault, SayagainError
+from sayagain.errors import RequestCancelled, RuntimeDied, RuntimeFault, SayagainError, to_wire
 from sayagain.runtime import (
     Ask,
     AskWithdrawn,
@@ -69,6 +70,8 @@ class Session:
         self._ended = anyio.Event()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._closing = False
+        self._pace = anyio.CancelScope()
+        self._turns: WeakKeyDictionary[Connection, anyio.Lock] = WeakKeyDictionary()
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Work until the runtime's event stream ends."""
@@ -79,16 +82,28 @@ class Session:
                 await self._take_events()
                 self._tasks.cancel_scope.cancel()
         finally:
+            # However it ended, nothing of the runtime stays behind.
+            with anyio.CancelScope(shield=True):
+                await self.backend.close()
             self._end()
 
+    @property
+    def ended(self) -> bool:
+        """Whether it was closed, is being closed, or failed."""
+        return self._closing or self._ended.is_set()
+
     # Attachments.
+
+    def turn(self, connection: Connection) -> anyio.Lock:
+        """Held by a resume: those of one connection follow each other, since they share its gates."""
+        return self._turns.setdefault(connection, anyio.Lock())
 
     def attach(self, connection: Connection) -> Attachment:
         """The connection's attachment, made on first use; it is not active before its response."""
         attachment = self.attachments.get(connection)
         if attachment is None:
             attachment = self.attachments[connection] = Attachment(connection, self.session_id, self._send_ask)
-        attachment.hold_children(self.children)
+            attachment.hold_children(self.children)
         return attachment
 
     def detach(self, connection: Connection) -> None:
@@ -162,7 +177,7 @@ class Session:
     async def _interrupt(self, submitted: str | None) -> None:
         if submitted is not None and await self._withdraw(submitted):
             return
-        if submitted is not None or self.foreground.active:
+        if submitted is not None or self.prompts.busy or self.foreground.active:
             await self.backend.interrupt()
 
     async def _give_prompts(self) -> None:
@@ -171,9 +186,16 @@ class Session:
             self._wake = anyio.Event()
             if self.prompts.needs_history:
                 await self._read_ids()
-            while (prompt := self.prompts.submit_next()) is not None:
+            while (prompt := self.prompts.next_held) is not None and not self._closing:
                 try:
+                    # While this takes its time, a prompt is held still and withdrawn without asking anybody.
                     await self.backend.own()
+                except Exception as error:  # noqa: BLE001 - whatever it is, the prompt is answered
+                    self._answer(self.prompts.refused(prompt.message_id, self._fault("a prompt", error)))
+                    continue
+                if self._closing or (prompt := self.prompts.submit_next()) is None:
+                    break
+                try:
                     await self.backend.submit(prompt.message_id, prompt.content)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the prompt is answered
                     self._answer(self.prompts.refused(prompt.message_id, self._fault("a prompt", error)))
@@ -216,8 +238,10 @@ class Session:
     async def _take_events(self) -> None:
         async for event in self.backend.events():
             self._take(event)
-            for attachment in list(self.attachments.values()):
-                await attachment.connection.drained()
+            # At the end nobody's slowness counts any more.
+            with anyio.CancelScope() as self._pace:
+                for attachment in () if self._closing else list(self.attachments.values()):
+                    await attachment.connection.drained()
 
     def _take(self, event: RuntimeEvent) -> None:
         match event:
@@ -319,20 +343,29 @@ class Session:
         """Stop all work, answer what waits, free the runtime (CLS-1). Everything is sent when this returns."""
         if not self._closing:
             self._closing = True
+            self._pace.cancel()
             answers, submitted = self.prompts.cancel_all("the session was closed")
             self._answer(answers)
-            if submitted is not None:
-                await self._withdraw(submitted)
-            await self.backend.close()
+            # Whoever asked for it may be gone; a half-closed session helps nobody.
+            with anyio.CancelScope(shield=True):
+                if submitted is not None:
+                    await self._withdraw(submitted)
+                await self.backend.close()
         await self._ended.wait()
 
     def _end(self) -> None:
-        error = RuntimeDied("The session ended before the message was stored")
+        error: SayagainError = RuntimeDied("The session ended before the message was stored")
+        if self._closing:
+            error = RequestCancelled("the session was closed")
         if (prompt := self.prompts.submitted) is not None:
             self._answer(self.prompts.refused(prompt.message_id, error))
         answers, _ = self.prompts.cancel_all("the session ended")
         self._answer(answers)
-        self._foreground(Foreground(self.session_id, "idle", stop_reason="cancelled"))
+        if self._closing:
+            self._foreground(Foreground(self.session_id, "idle", stop_reason="cancelled"))
+        else:
+            died = to_wire(RuntimeDied("The runtime ended unexpectedly"))
+            self._foreground(Foreground(self.session_id, "idle", stop_reason="error", error=died))
         self._ended.set()
 
     def _start(self, function: Callable[..., Awaitable[object]], *args: object) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 import anyio
 import anyio.abc
@@ -19,6 +20,7 @@ from sayagain.agent.resume import replay
 from sayagain.agent.session import Session
 from sayagain.agent.setup import session_setup
 from sayagain.errors import InvalidParams, SessionNotFound
+from sayagain.identity import root_session_id
 from sayagain.runtime import Runtime, RuntimeSession, SessionSetup
 
 __all__ = ["Sessions"]
@@ -35,22 +37,23 @@ class Sessions:
         self._runtime = runtime
         self._tasks = tasks
         self._sessions: dict[str, Session] = {}
-        # Opening and ending one session are never done side by side.
-        self._locks: dict[str, anyio.Lock] = {}
+        # Opening and ending one session are never done side by side. A lock lives as long as somebody holds it or
+        # waits for it, so that ids which clients make up leave nothing behind.
+        self._locks: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
     def active(self, connection: Connection, session_id: str) -> Session:
         """The session, if it is active on this connection; else :class:`SessionNotFound` (PRM-4, RES-14)."""
         session = self._sessions.get(session_id)
         attachment = session.attachments.get(connection) if session else None
-        if session is None or attachment is None or not attachment.active:
+        if session is None or session.ended or attachment is None or not attachment.active:
             if self.is_child(session_id):
                 raise InvalidParams("sessionId", "a subagent session takes no requests of its own")
             raise SessionNotFound(session_id)
         return session
 
     def is_child(self, session_id: str) -> bool:
-        """Whether this names a subagent session (SUB-5, SUB-9)."""
-        return any(session_id in session.children for session in self._sessions.values())
+        """Whether this names a subagent session of one that is active here (SUB-5, SUB-9)."""
+        return root_session_id(session_id) in self._sessions
 
     def detach(self, connection: Connection) -> None:
         """The connection ended: its sessions are no longer active there; their work goes on."""
@@ -80,33 +83,37 @@ class Sessions:
         setup = self._setup(params, client)
         async with self._lock(session_id):
             session = self._sessions.get(session_id)
-            if session is None:
+            if session is None or session.ended:
                 session = await self._run(await self._runtime.resume(session_id, setup), fresh=False)
-            attached_before = request.connection in session.attachments
+        async with session.turn(request.connection):
             attachment = session.attach(request.connection)
-        try:
-            if cursor is not None:
-                await replay(session, attachment)
-        except BaseException:
-            self._abort(request, session, attachment, attached_before=attached_before)
-            raise
-        for update in session.current_state():
-            request.connection.update(session_id, update)
-        request.after_success = lambda: session.activate(attachment)
+            try:
+                if cursor is not None:
+                    await replay(session, attachment)
+                if session.ended:
+                    raise SessionNotFound(session_id)
+            except BaseException:
+                self._abort(request, session, attachment)
+                raise
+            for update in session.current_state():
+                request.connection.update(session_id, update)
+            request.after_success = lambda: session.activate(attachment)
         return {}
 
     async def close(self, connection: Connection, session_id: str) -> Params:
-        """``session/close``: succeeds for what is not active (CLS-4)."""
-        session = self._sessions.get(session_id)
-        if session is not None and connection in session.attachments:
-            await self._close(session)
+        """``session/close``: succeeds for what is not active (CLS-4). A resume of it comes to its end first (CLS-3)."""
+        async with self._lock(session_id):
+            session = self._sessions.get(session_id)
+            if session is not None and connection in session.attachments:
+                async with session.turn(connection):
+                    await session.close()
         return {}
 
     async def delete(self, session_id: str) -> Params:
         """``session/delete``: an active session ends first (DEL-1)."""
-        if (session := self._sessions.get(session_id)) is not None:
-            await self._close(session)
         async with self._lock(session_id):
+            if (session := self._sessions.get(session_id)) is not None:
+                await session.close()
             await self._runtime.delete(session_id)
         return {}
 
@@ -129,7 +136,7 @@ class Sessions:
         """The process ends: every session is closed."""
         async with anyio.create_task_group() as group:
             for session in list(self._sessions.values()):
-                group.start_soon(self._close, session)
+                group.start_soon(session.close)
 
     def _setup(self, params: Params, client: Params) -> SessionSetup:
         return session_setup(params, self._runtime.capabilities, client)
@@ -145,7 +152,9 @@ class Sessions:
     async def _run(self, backend: RuntimeSession, *, fresh: bool) -> Session:
         session = Session(self._runtime, backend, fresh=fresh)
         self._sessions[session.session_id] = session
-        await self._tasks.start(self._guard, session)
+        # A task that is cancelled before its first step runs no cleanup at all; this one starts without waiting.
+        with anyio.CancelScope(shield=True):
+            await self._tasks.start(self._guard, session)
         return session
 
     async def _guard(self, session: Session, *, task_status: anyio.abc.TaskStatus[None]) -> None:
@@ -158,21 +167,12 @@ class Sessions:
             if self._sessions.get(session.session_id) is session:
                 del self._sessions[session.session_id]
 
-    async def _close(self, session: Session) -> None:
-        async with self._lock(session.session_id):
-            await session.close()
-            if self._sessions.get(session.session_id) is session:
-                del self._sessions[session.session_id]
-        self._locks.pop(session.session_id, None)
-
     def _lock(self, session_id: str) -> anyio.Lock:
         return self._locks.setdefault(session_id, anyio.Lock())
 
-    def _abort(
-        self, request: IncomingRequest, session: Session, attachment: Attachment, *, attached_before: bool
-    ) -> None:
+    def _abort(self, request: IncomingRequest, session: Session, attachment: Attachment) -> None:
         waiting = attachment.abort()
-        if attached_before:
+        if attachment.active:
             request.after_error = lambda: attachment.deliver(waiting)
         else:
             session.detach(request.connection)

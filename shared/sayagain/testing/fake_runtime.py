@@ -16,7 +16,7 @@ from typing import Any, Self
 import anyio
 import anyio.lowlevel
 
-from sayagain.errors import InvalidParams, SayagainError, SessionInUse, SessionNotFound
+from sayagain.errors import InvalidParams, RuntimeDied, SayagainError, SessionInUse, SessionNotFound
 from sayagain.identity import child_session_id, new_session_id
 from sayagain.runtime import (
     Ask,
@@ -86,6 +86,11 @@ class FakeSession:
         self.answers: dict[str, Mapping[str, Any] | None] = {}
         self.snapshot_updates: list[Mapping[str, Any]] = []
         self.submit_error: SayagainError | None = None
+        self.before_submit: Callable[[str], Awaitable[None]] | None = None
+        """Awaited while a message is on its way to the runtime: a test stops here."""
+        self.before_own: Callable[[], Awaitable[None]] | None = None
+        """Awaited before the session is owned: a test stops here."""
+        self._taken_back: set[str] = set()
         self.can_withdraw = True
         self.closed = False
         self._replies = 0
@@ -104,6 +109,8 @@ class FakeSession:
                 yield event
 
     async def own(self) -> None:
+        if self.before_own is not None:
+            await self.before_own()
         await anyio.lowlevel.checkpoint()
         owner = self._store.owners.get(self._session_id)
         if owner is not None and owner is not self and not owner.closed:
@@ -111,9 +118,16 @@ class FakeSession:
         self._store.owners[self._session_id] = self
 
     async def submit(self, message_id: str, content: Sequence[Mapping[str, Any]]) -> None:
+        self._taken_back.discard(message_id)
+        if self.before_submit is not None:
+            await self.before_submit(message_id)
         await anyio.lowlevel.checkpoint()
         if self.submit_error is not None:
             raise self.submit_error
+        if self.closed:
+            raise RuntimeDied
+        if message_id in self._taken_back:
+            return
         self.submitted.append(message_id)
         self.contents[message_id] = content
         self._notify()
@@ -125,7 +139,10 @@ class FakeSession:
 
     async def withdraw(self, message_id: str) -> bool:
         await anyio.lowlevel.checkpoint()
-        return self.can_withdraw and message_id not in self._store.ids(self._session_id)
+        if not self.can_withdraw or message_id in self._store.ids(self._session_id):
+            return False
+        self._taken_back.add(message_id)
+        return True
 
     def snapshot(self) -> Sequence[Mapping[str, Any]]:
         return self.snapshot_updates
@@ -200,7 +217,12 @@ class FakeSession:
         """Announce a child session that runs; its id. Its stored history ends by :meth:`end_child`."""
         parent = parent_id or self._session_id
         child_id = child_session_id(self._session_id, name)
-        update = {"sessionUpdate": "subagent_update", "sessionId": child_id, "title": name, "capabilities": {}}
+        update: dict[str, Any] = {
+            "sessionUpdate": "subagent_update",
+            "sessionId": child_id,
+            "title": name,
+            "capabilities": {},
+        }
         self.emit(ChildAnnounced(parent, child_id, update))
         self.emit(Foreground(child_id, "running"))
         if stored:
@@ -272,7 +294,8 @@ class FakeRuntime:
     def auth_methods(self, client_capabilities: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         method = {"type": "agent", "methodId": "fake-login", "name": "Fake login"}
         terminal = {"type": "terminal", "methodId": "fake-terminal", "name": "Fake terminal login"}
-        offered = bool((client_capabilities.get("auth") or {}).get("terminal") is not None)
+        auth: Mapping[str, Any] = client_capabilities.get("auth") or {}
+        offered = auth.get("terminal") is not None
         return [method, terminal] if offered else [method]
 
     async def login(self, method_id: str, params: Mapping[str, Any]) -> None:
@@ -317,12 +340,22 @@ class FakeRuntime:
         self.store.reads += 1
         if session_id not in self.store.sessions:
             raise SessionNotFound(session_id)
-        for index, entry in enumerate(list(self.store.sessions[session_id])):
+        # Like a file, it may grow while it is read.
+        entries, index, open_children = self.store.sessions[session_id], 0, dict[str, None]()
+        while index < len(entries):
             if self.store.before_entry is not None:
                 await self.store.before_entry(index)
             if self.store.read_error is not None:
                 raise self.store.read_error
+            entry = entries[index]
+            if isinstance(entry, ChildStarts):
+                open_children[entry.child_id] = None
+            elif isinstance(entry, HistoryEnds):
+                open_children.pop(entry.session_id, None)
             yield entry
+            index += 1
+        for child_id in reversed(open_children):
+            yield HistoryEnds(child_id)
 
     async def message_ids(self, session_id: str) -> Set[str]:
         await anyio.lowlevel.checkpoint()
