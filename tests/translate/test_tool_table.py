@@ -103,6 +103,19 @@ def test_reminders_behind_a_result_are_cut_off() -> None:
     assert words(shown) == ["```\none\ntwo\n```"]
 
 
+def test_a_notebook_shows_its_cells() -> None:
+    cells = [
+        {"cellType": "markdown", "source": "# Title"},
+        {"cellType": "code", "source": "print(1)\n", "language": "python", "cell_id": "c1"},
+        {"cellType": "code", "source": ""},
+        3,
+    ]
+    structured = {"type": "notebook", "file": {"filePath": "/work/n.ipynb", "cells": cells}}
+    content = [{"type": "text", "text": '<cell id="c1">print(1)</cell id="c1">'}]
+    shown = words(finish("Read", {}, result("t1", content, structured)))
+    assert shown == ["```markdown\n# Title\n```", "```python\nprint(1)\n```"]
+
+
 def test_a_large_output_shows_its_beginning() -> None:
     framed = (
         "<persisted-output>\nOutput too large (9KB). Full output saved to: /x/y.txt\n\n"

@@ -191,10 +191,18 @@ def _read(_call: _Call, result: ToolResult) -> list[Block]:
     if structured.get("type") == "text" and isinstance(file.get("content"), str):
         text = as_text(file["content"])
         return [fenced(text)] if text else []
+    if structured.get("type") == "notebook":
+        cells = [as_mapping(cell) for cell in as_list(file.get("cells"))]
+        return [fenced(source, _language(cell)) for cell in cells if (source := as_text(cell.get("source")))]
     if isinstance(result.content, str):
         text = _NUMBERED.sub("", harness.tool_text(plain_text(result.content)))
         return [fenced(text)] if text.strip() else []
     return _any(_call, result)
+
+
+def _language(cell: Json) -> str:
+    language = as_text(cell.get("language")) if cell.get("cellType") == "code" else as_text(cell.get("cellType"))
+    return language if language.isalnum() else ""
 
 
 def _edit(call: _Call, result: ToolResult) -> list[Block]:
