@@ -72,7 +72,7 @@ def test_ids_elsewhere_do_not_count(path: Path) -> None:
     result["toolUseResult"]["stdout"] = quoted
     tool = turn_rows(SESSION, 1)[2]
     tool["message"]["content"][0]["input"] = {"row": wanted, "uuid": IDS[0]}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"type": "queue-operation", "operation": "remove", "commandUuid": IDS[0], "sessionId": SESSION},
         {"type": "queue-operation", "operation": "enqueue", "content": quoted, "sessionId": SESSION},
         {"type": "last-prompt", "lastPrompt": quoted, "leafUuid": IDS[0], "sessionId": SESSION},
@@ -118,7 +118,7 @@ def test_a_session_id_used_again_has_none_of_the_old_keys(path: Path) -> None:
 def test_ids_before_compactions_count(path: Path) -> None:
     # arcboxlabs/linkcode#76
     boundary = {"type": "system", "subtype": "compact_boundary", "parentUuid": None, "sessionId": SESSION, "uuid": "b"}
-    rows = [
+    rows: list[dict[str, Any]] = [
         prompt_row("one", session_id=SESSION, message_id=IDS[0]),
         boundary,
         prompt_row("two", session_id=SESSION, message_id=IDS[1]),
@@ -180,7 +180,7 @@ json_values = st.recursive(
 
 @st.composite
 def rows(draw: st.DrawFn) -> dict[str, Any]:
-    row = copy.deepcopy(draw(st.sampled_from([*every_kind(), *turn_rows(SESSION, 0, filler=1)])))
+    row: dict[str, Any] = copy.deepcopy(draw(st.sampled_from([*every_kind(), *turn_rows(SESSION, 0, filler=1)])))
     if draw(st.booleans()):
         row[draw(st.sampled_from(["extra", "message", "toolUseResult", "attachment", "uuid", "type"]))] = draw(
             json_values

@@ -10,7 +10,6 @@ import pytest
 
 from sayagain.errors import HistoryUnreadable
 from sayagain.testing.transcripts import transcript_path, write_transcript
-from sayagain_claude.transcripts import paths
 from sayagain_claude.transcripts.paths import config_dir, find, folder_name, list_subagents, subagent_files
 
 SESSION = "11111111-2222-4333-8444-555555555555"
@@ -107,7 +106,7 @@ def test_projects_that_cannot_be_listed_are_not_none(tmp_path: Path, monkeypatch
     def denied(_path: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(paths.os, "scandir", denied)
+    monkeypatch.setattr(os, "scandir", denied)
     with pytest.raises(HistoryUnreadable, match="Permission denied"):
         find(SESSION, tmp_path)
 

@@ -334,13 +334,27 @@ def test_a_file_shorter_than_it_was_is_unreadable(path: Path) -> None:
         list(read_rows(path, end=path.stat().st_size + 1))
 
 
-def test_an_abandoned_reading_closes_its_file(path: Path) -> None:
+def test_an_abandoned_reading_closes_its_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_transcript(path, turns=10, session_id=SESSION)
-    count = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
+    opened: list[int] = []
+    closed: list[int] = []
+    open_, close = os.open, os.close
+
+    def opening(*args: Any) -> int:
+        opened.append(open_(*args))
+        return opened[-1]
+
+    def closing(fd: int) -> None:
+        closed.append(fd)
+        close(fd)
+
+    monkeypatch.setattr(os, "open", opening)
+    monkeypatch.setattr(os, "close", closing)
     stream = read_rows(path)
     next(stream)
-    stream.close()  # type: ignore[attr-defined]
-    assert (len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0) == count
+    assert (len(opened), closed) == (1, [])
+    stream.close()
+    assert closed == opened
 
 
 def test_memory_does_not_grow_with_the_file(path: Path) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, cast
@@ -58,7 +58,7 @@ _DEEP_EFFORT: Final = 1 << 16
 _INSIDE: Final = (",", "}", "]")
 
 
-def read_rows(path: Path, *, end: int | None = None) -> Iterator[Row | Damaged]:
+def read_rows(path: Path, *, end: int | None = None) -> Generator[Row | Damaged, None, None]:
     """The rows of a transcript up to ``end`` bytes (default: its size when it is opened).
 
     Holds one block or the longest line (up to :data:`~sayagain_claude.transcripts.lines.LINE_LIMIT` bytes; a longer
