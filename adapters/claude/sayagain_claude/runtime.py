@@ -20,6 +20,7 @@ from sayagain.runtime import HistoryEntry, RuntimeCapabilities, SessionPage, Ses
 from sayagain_claude.account import auth_methods
 from sayagain_claude.executable import find_executable
 from sayagain_claude.history import history
+from sayagain_claude.patience import Patience
 from sayagain_claude.session import ClaudeSession
 from sayagain_claude.transcripts import copying, ids, listing, paths
 
@@ -152,6 +153,7 @@ class ClaudeRuntime:
             setup,
             executable=find_executable(self._env),
             env=self._env,
+            patience=Patience.from_env(self._env),
             stored=stored,
             tasks=self._tasks,
         )

@@ -23,6 +23,7 @@ from sayagain_claude.account import signed_in
 from sayagain_claude.command import command_line, environment, mcp_servers
 from sayagain_claude.commands import available_commands, refusal
 from sayagain_claude.control import error_response, success_response, user_frame
+from sayagain_claude.patience import Patience
 from sayagain_claude.preview import text_before
 from sayagain_claude.process import ClaudeProcess
 from sayagain_claude.transcripts import ids, paths
@@ -36,19 +37,6 @@ from sayagain_claude.turns import Turns
 __all__ = ["ClaudeSession"]
 
 logger = logging.getLogger(__name__)
-
-START_PATIENCE: Final = 60.0
-"""Seconds for the CLI to answer ``initialize``; a cold start of several at once took 1.7 s (measured), MCP servers of
-the user's own take longer."""
-
-ANSWER_PATIENCE: Final = 30.0
-"""Seconds without any word on a submitted prompt before the CLI is asked whether it lives, and for that answer."""
-
-STOP_PATIENCE: Final = 30.0
-"""Seconds for an interrupt to end the work before the process is ended."""
-
-FINISH_PATIENCE: Final = 2.0
-"""Seconds for the CLI to store what it has at the end of its input."""
 
 EVENTS: Final = 4096
 """Events that wait for a client that reads slowly before the CLI's output is left unread."""
@@ -64,6 +52,7 @@ class ClaudeSession:
         *,
         executable: str,
         env: Mapping[str, str],
+        patience: Patience,
         stored: bool,
         tasks: anyio.abc.TaskGroup,
     ) -> None:
@@ -71,6 +60,7 @@ class ClaudeSession:
         self._setup = setup
         self._executable = executable
         self._env = env
+        self._patience = patience
         self._stored = stored
         self._tasks = tasks
         self._config = paths.config_dir(env)
@@ -173,13 +163,13 @@ class ClaudeSession:
 
     async def _initialize(self, process: ClaudeProcess) -> None:
         answer = await process.request(
-            {"subtype": "initialize", "hooks": None, "forwardSubagentText": True}, patience=START_PATIENCE
+            {"subtype": "initialize", "hooks": None, "forwardSubagentText": True}, patience=self._patience.start
         )
         self._account = answer.get("account") or {}
         if self._setup.mcp_servers:
             # Not on the command line: other users of the machine can read that, and headers hold tokens.
             servers = mcp_servers(self._setup.mcp_servers)
-            await process.request({"subtype": "mcp_set_servers", "servers": servers}, patience=START_PATIENCE)
+            await process.request({"subtype": "mcp_set_servers", "servers": servers}, patience=self._patience.start)
         update = {
             "sessionUpdate": "available_commands_update",
             "availableCommands": available_commands(answer.get("commands") or ()),
@@ -287,7 +277,7 @@ class ClaudeSession:
             process.awaited = _encoded(message_id)
         await self._name(content)
         try:
-            with anyio.fail_after(ANSWER_PATIENCE):
+            with anyio.fail_after(self._patience.answer):
                 await process.send(frame)
         except TimeoutError:
             await process.kill()
@@ -307,14 +297,14 @@ class ClaudeSession:
         """A submitted prompt is never left unanswered: a CLI that says nothing and answers nothing is ended."""
         while self._turns.submitted == message_id and self._process is process:
             self._word = anyio.Event()
-            with anyio.move_on_after(ANSWER_PATIENCE):
+            with anyio.move_on_after(self._patience.answer):
                 await self._word.wait()
                 continue
             await self._prove_alive(process)
 
     async def _prove_alive(self, process: ClaudeProcess) -> None:
         try:
-            await process.request({"subtype": "get_status"}, patience=ANSWER_PATIENCE)
+            await process.request({"subtype": "get_status"}, patience=self._patience.answer)
         except RuntimeTimeout:
             logger.warning("Claude Code no longer answers; it is ended")
             await process.kill()
@@ -333,7 +323,7 @@ class ClaudeSession:
             return False
         try:
             answer = await process.request(
-                {"subtype": "cancel_async_message", "message_uuid": message_id}, patience=ANSWER_PATIENCE
+                {"subtype": "cancel_async_message", "message_uuid": message_id}, patience=self._patience.answer
             )
         except RuntimeFault:
             return False
@@ -350,7 +340,7 @@ class ClaudeSession:
         if process is None or not self._turns.active:
             return
         try:
-            await process.request({"subtype": "interrupt"}, patience=STOP_PATIENCE)
+            await process.request({"subtype": "interrupt"}, patience=self._patience.answer)
         except RuntimeFault as error:
             logger.warning("the interrupt failed (%s); the process is ended", error)
             await process.kill()
@@ -408,7 +398,7 @@ class ClaudeSession:
 
     async def _stop(self) -> None:
         process = self._process
-        with anyio.move_on_after(FINISH_PATIENCE):
+        with anyio.move_on_after(self._patience.finish):
             await self.interrupt()
             while self._turns.active and self._process is process:
                 self._word = anyio.Event()
@@ -417,7 +407,7 @@ class ClaudeSession:
     async def _end_process(self) -> None:
         process = self._process
         if process is not None:
-            await process.finish(patience=FINISH_PATIENCE)
+            await process.finish(patience=self._patience.finish)
             await self._process_gone.wait()
 
 
