@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 
 import anyio
 import pytest
@@ -111,6 +112,17 @@ async def test_end_of_file_passes_both_ways(watch):
         assert not watch.is_gone("runtime")
         await process.stdin.aclose()
         assert await process.wait() == ExitStatus(code=0, signal=None)
+    await process.aclose()
+
+
+async def test_a_closed_standard_input_is_a_broken_pipe():
+    script = "exec 0<&-; echo closed; exec tail -f /dev/null"
+    process = await spawn(["sh", "-c", script], cwd="/", env=ENV)
+    with anyio.fail_after(30):
+        await process.stdout.receive()
+        with suppress(anyio.BrokenResourceError):
+            while True:
+                await process.stdin.send(b"x" * 4096)
     await process.aclose()
 
 

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,8 @@ async def test_the_lease_outlives_the_adapter_until_everything_is_gone(adapter, 
     taken.release()
 
 
-async def test_an_orphan_is_asked_to_end(adapter, watch, state):
+async def test_an_orphan_is_asked_to_end(adapter, watch, state, monkeypatch):
+    monkeypatch.setattr(module, "ORPHAN_PATIENCE", 3600.0)  # no force
     running = adapter("leak")
     await watch.told("adapter", "guard", "runtime", "child", "daemon", "leak")
     running.sigkill()
@@ -113,8 +115,8 @@ async def test_an_orphan_is_asked_to_end(adapter, watch, state):
 async def test_an_orphan_that_does_not_answer_is_ended_by_force(adapter, watch, state, monkeypatch):
     monkeypatch.setattr(module, "ORPHAN_PATIENCE", 30.0)
     now = anyio.current_time()
-    clock = iter([now, now, now + 15])  # half of the patience is over at the second look
-    monkeypatch.setattr(module.anyio, "current_time", lambda: next(clock, now + 16))
+    clock = chain([now, now], count(now + 15, 0.25))  # half of the patience is over at the second look
+    monkeypatch.setattr(module.anyio, "current_time", lambda: next(clock))
     running = adapter()
     await watch.told("adapter", "guard", "runtime", "child", "daemon")
     watch.send("guard", signal.SIGSTOP)

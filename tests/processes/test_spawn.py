@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -93,6 +95,26 @@ async def test_standard_error_is_handed_out_by_line_and_its_tail_kept():
         assert await process.wait() == ExitStatus(code=3, signal=None)
     assert lines == ["one", "two\ufffd x", "", "last"]
     assert process.stderr_tail == "one\ntwo\ufffd x\n\nlast"
+    await process.aclose()
+
+
+async def test_waiting_for_the_end_waits_for_standard_error(monkeypatch):
+    waited_for = threading.Event()
+    run_sync = anyio.to_thread.run_sync
+
+    async def noted(*arguments: Any) -> None:
+        waited_for.set()
+        await run_sync(*arguments)
+
+    def slow(line: str) -> None:
+        waited_for.wait(30)
+        lines.append(line)
+
+    lines: list[str] = []
+    process = await spawn(["sh", "-c", "echo one >&2"], cwd="/", env={"PATH": os.environ["PATH"]}, stderr=slow)
+    monkeypatch.setattr(anyio.to_thread, "run_sync", noted)
+    await process.wait()
+    assert lines == ["one"]
     await process.aclose()
 
 
