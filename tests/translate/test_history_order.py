@@ -259,3 +259,38 @@ def test_a_plan_ends_as_the_last_result_left_it(tmp_path: Path) -> None:
 def test_a_store_that_cannot_be_read_is_an_error_and_no_empty_history(tmp_path: Path) -> None:
     with pytest.raises(HistoryUnreadable):
         list(history(tmp_path, SESSION, live=False))
+
+
+def test_a_message_goes_on_behind_a_result_that_came_early(tmp_path: Path) -> None:
+    # Tools start while the answer still streams, so a result may stand between two blocks of it.
+    rows = [
+        answer("m1", call("t1")),
+        answer("m1", text("One, ")),
+        result("t1"),
+        answer("m1", text("two.")),
+        answer("m2", text("Three.")),
+    ]
+    entries = read(store(tmp_path, rows))
+    assert shown(entries) == ["t1", "m1", "m2"]
+    assert updates(entries, "m1")[-1]["content"] == [{"type": "text", "text": "One, two."}]
+
+
+def test_a_message_that_was_given_early_is_given_again_whole(tmp_path: Path) -> None:
+    path = store(tmp_path, [answer("m1", call("t0")), answer("m1", text("One, ")), prompt("Hi", "u1"),
+                            answer("m1", text("two."))])  # fmt: skip
+    entries = read(path)
+    assert shown(entries) == ["t0", "m1", "u1", "m1", "t0"]
+    assert updates(entries, "m1")[-1]["content"] == [{"type": "text", "text": "One, two."}]
+
+
+def test_a_compaction_without_a_summary_stays_in_its_place(tmp_path: Path) -> None:
+    boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "c1", "cwd": "/work"}
+    rows = [prompt("One", "u1"), boundary, answer("m1", text("On.")), boundary | {"uuid": "c2"}]
+    assert shown(read(store(tmp_path, rows))) == ["u1", "c1", "m1", "c2"]
+
+
+def test_subagents_rows_in_the_sessions_own_file_are_not_its_conversation(tmp_path: Path) -> None:
+    rows = [prompt("Hi", "u1"), answer("s1", text("child"), isSidechain=True), prompt("task", "x", isSidechain=True)]
+    entries = read(store(tmp_path, rows))
+    assert shown(entries) == ["u1"]
+    assert UserTurn(SESSION, ("x",), None) in entries

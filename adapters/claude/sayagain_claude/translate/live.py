@@ -6,58 +6,34 @@ need; a finished message or call leaves nothing behind.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sayagain.identity import child_session_id
 from sayagain.runtime import ChildAnnounced, Foreground, RuntimeEvent, Update
 from sayagain_claude.transcripts.row import RowKind, classify
-from sayagain_claude.translate import harness, results, subagents, tools
+from sayagain_claude.translate import results, subagents, tools
 from sayagain_claude.translate.blocks import (
     Block,
     Json,
     as_list,
     as_mapping,
     as_text,
-    clean_text,
     plain_text,
     text_block,
 )
 from sayagain_claude.translate.compactions import compaction
-from sayagain_claude.translate.messages import SYNTHETIC, RunKind, Runs, api_message_id
+from sayagain_claude.translate.messages import TEXT_KINDS, api_message_id, block_text, is_synthetic
 from sayagain_claude.translate.notices import Notices
 from sayagain_claude.translate.plans import Plans
+from sayagain_claude.translate.streams import MessageStream
 from sayagain_claude.translate.usage import UsageMeter
 
 __all__ = ["LiveTranslator"]
 
-_CHUNK: Final[dict[RunKind, str]] = {
-    "agent_message": "agent_message_chunk",
-    "agent_thought": "agent_thought_chunk",
-}
-_BLOCK_KINDS: Final[dict[str, RunKind]] = {"text": "agent_message", "thinking": "agent_thought"}
 _INTERACTIVE: Final = frozenset({"AskUserQuestion", "ExitPlanMode"})
 """Tools that wait for the user in every permission mode (``requires_user_interaction``)."""
-
-
-@dataclass(slots=True)
-class _Streamed:
-    """A text or thinking block as it streamed, until the whole frame of it claims it."""
-
-    kind: RunKind
-    parts: list[str] = field(default_factory=list[str])
-    run_id: str | None = None
-
-
-@dataclass(slots=True)
-class _Stream:
-    """What one session's agent is just saying."""
-
-    runs: Runs = field(default_factory=lambda: Runs(""))
-    open: _Streamed | None = None
-    unclaimed: deque[_Streamed] = field(default_factory=deque[_Streamed])
 
 
 @dataclass(slots=True)
@@ -85,7 +61,7 @@ class LiveTranslator:
     def __init__(self, session_id: str, cwd: str) -> None:
         self._session_id = session_id
         self._cwd = cwd
-        self._streams: dict[str, _Stream] = {session_id: _Stream()}
+        self._streams: dict[str, MessageStream] = {session_id: MessageStream()}
         self._calls: dict[tuple[str, str], _Call] = {}
         self._children: dict[str, _Child] = {}
         self._child_of_call: dict[str, str] = {}
@@ -134,7 +110,7 @@ class LiveTranslator:
 
         ``status`` is ``failed`` or ``cancelled``.
         """
-        self._streams = {self._session_id: _Stream()}
+        self._streams = {self._session_id: MessageStream()}
         self._compaction = None
         events = self._close_calls(None, status)
         for agent_id in list(self._children):
@@ -148,29 +124,16 @@ class LiveTranslator:
         stream = self._streams[self._session_id]
         match event.get("type"):
             case "content_block_delta":
-                open_ = stream.open
-                if open_ is None:
-                    return []
-                delta = as_mapping(event.get("delta"))
-                text = delta.get("text" if open_.kind == "agent_message" else "thinking")
-                return self._delta(stream, open_, text) if isinstance(text, str) else []
+                return self._update(self._session_id, stream.delta(as_mapping(event.get("delta"))))
             case "content_block_start":
                 block = as_mapping(event.get("content_block"))
-                kind = _BLOCK_KINDS.get(as_text(block.get("type")))
-                if kind is None:
-                    stream.open = None
-                    return self._opened(stream, block)
-                stream.open = _Streamed(kind)
-                stream.unclaimed.append(stream.open)
-                first = block.get("text" if kind == "agent_message" else "thinking")
-                return self._delta(stream, stream.open, first) if isinstance(first, str) and first else []
+                chunk = stream.block_started(block)
+                return self._update(self._session_id, chunk) if chunk else self._opened(stream, block)
             case "content_block_stop":
-                stream.open = None
+                stream.block_stopped()
             case "message_start":
                 message = as_mapping(event.get("message"))
-                stream.runs = Runs(as_text(message.get("id")))
-                stream.open = None
-                stream.unclaimed.clear()
+                stream.message(as_text(message.get("id")))
                 self._usage.message_started(message)
             case "message_delta":
                 return self._update(self._session_id, self._usage.message_ended(as_mapping(event.get("usage"))))
@@ -178,31 +141,13 @@ class LiveTranslator:
                 pass
         return []
 
-    def _delta(self, stream: _Stream, block: _Streamed, text: str) -> list[RuntimeEvent]:
-        block.parts.append(text)
-        if block.run_id is None:
-            # A block of blanks alone is not stored (code), so blanks wait for what follows them.
-            if not text or text.isspace():
-                return []
-            text = "".join(block.parts)
-            block.run_id = stream.runs.run(block.kind)
-        return [
-            Update(
-                self._session_id,
-                {
-                    "sessionUpdate": _CHUNK[block.kind],
-                    "messageId": block.run_id,
-                    "content": {"type": "text", "text": clean_text(text)},
-                },
-            )
-        ]
-
-    def _opened(self, stream: _Stream, block: Json) -> list[RuntimeEvent]:
-        if block.get("type") == "redacted_thinking":
+    def _opened(self, stream: MessageStream, block: Json) -> list[RuntimeEvent]:
+        kind = as_text(block.get("type"))
+        if kind in TEXT_KINDS or kind == "redacted_thinking":
             return []
         stream.runs.separate()
         call_id = as_text(block.get("id"))
-        if block.get("type") != "tool_use" or not call_id:
+        if kind != "tool_use" or not call_id:
             return []
         self._calls[self._session_id, call_id] = _Call(self._session_id, block)
         return [Update(self._session_id, tools.opened(call_id, as_text(block.get("name"))))]
@@ -210,48 +155,23 @@ class LiveTranslator:
     def _assistant(self, frame: Json) -> list[RuntimeEvent]:
         message = as_mapping(frame.get("message"))
         events, session_id = self._owner(frame)
-        stream = self._streams.setdefault(session_id, _Stream())
-        message_id = api_message_id(message, frame.get("uuid"))
-        if stream.runs.message_id != message_id:
-            stream.runs = Runs(message_id)
-            stream.unclaimed.clear()
-        synthetic = message.get("model") == SYNTHETIC
+        stream = self._streams.setdefault(session_id, MessageStream())
+        stream.message(api_message_id(message, frame.get("uuid")))
+        synthetic = is_synthetic(message)
         for block in map(as_mapping, as_list(message.get("content"))):
             kind = as_text(block.get("type"))
             if kind == "tool_use":
                 events += self._tool_use(session_id, stream, block)
-            elif kind in _BLOCK_KINDS:
-                text = as_text(block.get("text" if kind == "text" else "thinking"))
-                if synthetic:
-                    text = "" if text == harness.NO_RESPONSE else text.strip()
-                events += self._whole(session_id, stream, _BLOCK_KINDS[kind], text)
+            elif kind in TEXT_KINDS:
+                text = block_text(block, synthetic=synthetic)
+                events += self._update(session_id, stream.whole(TEXT_KINDS[kind], text))
             elif kind != "redacted_thinking":
                 stream.runs.separate()
         return events
 
-    def _whole(self, session_id: str, stream: _Stream, kind: RunKind, text: str) -> list[RuntimeEvent]:
-        """What a whole block adds to what was streamed of it: mostly nothing."""
-        run_id = None
-        while stream.unclaimed:
-            streamed = stream.unclaimed.popleft()
-            if streamed.kind == kind:
-                if streamed.run_id is not None:
-                    shown = clean_text("".join(streamed.parts))
-                    text = text[len(shown) :] if text.startswith(shown) else ""
-                    run_id = streamed.run_id
-                break
-        if not text or (run_id is None and text.isspace()):
-            return []
-        update: Block = {
-            "sessionUpdate": _CHUNK[kind],
-            "messageId": run_id or stream.runs.run(kind),
-            "content": text_block(text),
-        }
-        return [Update(session_id, update)]
-
     # Tool calls
 
-    def _tool_use(self, session_id: str, stream: _Stream, block: Json) -> list[RuntimeEvent]:
+    def _tool_use(self, session_id: str, stream: MessageStream, block: Json) -> list[RuntimeEvent]:
         call_id = as_text(block.get("id"))
         if not call_id:
             return []
@@ -446,7 +366,7 @@ class LiveTranslator:
         # A turn leaves no call of its own open; one that streamed when it was interrupted never gets a result.
         aborted = as_text(frame.get("terminal_reason")).startswith("aborted")
         events = self._close_calls(self._session_id, "cancelled" if aborted else "failed")
-        self._streams[self._session_id].unclaimed.clear()
+        self._streams[self._session_id].turn_ended()
         return events + self._update(self._session_id, self._usage.turn_ended(frame))
 
     def _update(self, session_id: str, update: Block | None) -> list[RuntimeEvent]:

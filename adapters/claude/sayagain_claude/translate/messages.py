@@ -10,14 +10,30 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from sayagain_claude.translate.blocks import as_mapping, as_text
+from sayagain_claude.translate.blocks import Json, as_mapping, as_text
+from sayagain_claude.translate.harness import NO_RESPONSE
 
-__all__ = ["SYNTHETIC", "RunKind", "Runs", "api_message_id"]
+__all__ = ["TEXT_KINDS", "RunKind", "Runs", "api_message_id", "block_text", "is_synthetic"]
 
 RunKind: TypeAlias = Literal["agent_message", "agent_thought"]
 
-SYNTHETIC: Final = "<synthetic>"
-"""The model of answers that the CLI wrote itself: output of local commands, API errors."""
+TEXT_KINDS: Final[dict[str, RunKind]] = {"text": "agent_message", "thinking": "agent_thought"}
+"""The API's block types that hold text, and what each is a run of."""
+
+_SYNTHETIC: Final = "<synthetic>"
+
+
+def is_synthetic(message: Json) -> bool:
+    """Whether the CLI wrote the answer itself: the output of a local command, an API error, a filler."""
+    return message.get("model") == _SYNTHETIC
+
+
+def block_text(block: Json, *, synthetic: bool) -> str:
+    """The text of a text or thinking block, as it is shown; a local command's output has a margin in its row only."""
+    text = as_text(block.get("text" if block.get("type") == "text" else "thinking"))
+    if synthetic:
+        return "" if text == NO_RESPONSE else text.strip()
+    return text
 
 
 def api_message_id(message: object, fallback: object) -> str:
@@ -27,7 +43,7 @@ def api_message_id(message: object, fallback: object) -> str:
     frame than its row has uuid), so there the uuid of the frame or row counts, which is the same in both.
     """
     fields = as_mapping(message)
-    if fields.get("model") == SYNTHETIC:
+    if is_synthetic(fields):
         return as_text(fallback) or as_text(fields.get("id"))
     return as_text(fields.get("id")) or as_text(fallback)
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from sayagain_claude.translate.blocks import Block, text_block
 
-__all__ = ["STOP_REASONS", "announcement", "prompt_message", "session_reference", "state_mirror"]
+__all__ = ["STOP_REASONS", "announcement", "prompt_id", "prompt_message", "session_reference", "state_mirror"]
 
 STOP_REASONS: Final[dict[str, str]] = {
     "completed": "end_turn",
@@ -38,12 +38,17 @@ def state_mirror(child_id: str, state: Block) -> Block:
     return {"sessionUpdate": "subagent_update", "sessionId": child_id, "state": state}
 
 
-def prompt_message(child_id: str, prompt: str) -> Block:
-    """The task that a child was given, as its first user message.
+def prompt_id(child_id: str) -> str:
+    """The id of the child's first message, its task.
 
-    Its id is made from the child's: frames of a background child never carry the stored row's uuid (measured).
+    Made from the child's id: frames of a background child never carry the stored row's uuid (measured).
     """
-    return {"sessionUpdate": "user_message", "messageId": f"{child_id}:prompt", "content": [text_block(prompt)]}
+    return f"{child_id}:prompt"
+
+
+def prompt_message(child_id: str, prompt: str) -> Block:
+    """The task that a child was given, as its first user message."""
+    return {"sessionUpdate": "user_message", "messageId": prompt_id(child_id), "content": [text_block(prompt)]}
 
 
 def session_reference(child_id: str) -> Block:
