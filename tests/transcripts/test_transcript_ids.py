@@ -98,6 +98,24 @@ def test_a_quoted_id_does_not_count_in_torn_rows(path: Path) -> None:
         assert message_ids(path) == {IDS[3]}, kept
 
 
+def test_a_prompt_glued_to_a_tool_result_counts(path: Path) -> None:
+    # Lines that begin as a tool result are left out unparsed, but not when more follows on them.
+    result = dump(turn_rows(SESSION, 0, filler=1)[3])
+    for kept in range(1, len(result) + 1):
+        for row, message_id in zip(every_kind(), (IDS[0], IDS[2], IDS[3], IDS[4], IDS[5]), strict=True):
+            path.write_bytes(result[:kept] + dump({**row, "sessionId": SESSION}) + b"\n")
+            assert message_id in message_ids(path), kept
+
+
+RECORDINGS = sorted((Path(__file__).parents[2] / "fixtures").rglob("transcript.jsonl"))
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda recording: recording.parent.name)
+def test_ids_and_rows_agree_on_recordings(recording: Path) -> None:
+    read = [item for item in read_rows(recording) if not isinstance(item, Damaged)]
+    assert message_ids(recording) == {message_id for row in read for message_id in row_message_ids(row)}
+
+
 def test_sidechain_and_foreign_rows_count(path: Path) -> None:
     # siteboon/claudecodeui#1022: what came before a resume may bear another session id.
     foreign = prompt_row("x", session_id="99999999-2222-4333-8444-555555555555", message_id=IDS[0])

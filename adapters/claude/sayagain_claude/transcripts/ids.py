@@ -2,8 +2,8 @@
 
 Both read the same blocks, cut them into the same lines and parse these with the same function as
 :func:`~sayagain_claude.transcripts.reader.read_rows`, so they find ids in exactly the same damaged places. They only
-leave out lines that cannot hold one: a line without the literal names below has no row with an id, since a JSON writer
-escapes quotes within strings and (as the CLI's does) escapes no letter of a name.
+leave out lines that cannot hold one. That rests on how any JSON writer writes (a quote within a string is escaped)
+and on how the CLI's does: it escapes no letter of a name, and writes no name twice.
 """
 
 from __future__ import annotations
@@ -21,13 +21,20 @@ __all__ = ["contains", "message_ids"]
 
 _MAY_HOLD_ID: Final = re.compile(rb'"(?:user|source_uuid|submitUuid)"')
 
+# How the CLI begins the row of a tool result, the most frequent and largest of a user's rows: it has no id. Behind
+# this, another record on the same line would bring one of the names above again.
+_TOOL_RESULT: Final = re.compile(
+    rb'\{"parentUuid":(?:null|"[^"\\]*"),"isSidechain":(?:true|false),(?:"[A-Za-z]+":"[^"\\]*",)*'
+    rb'"type":"user","message":\{"role":"user","content":\[\{(?:"tool_use_id":"[^"\\]*",)?"type":"tool_result",'
+)
+
 
 def message_ids(path: Path, *, end: int | None = None) -> set[str]:
     """Every id under which a stored user message must be recognised, as
     :func:`~sayagain_claude.transcripts.row.row_message_ids` says. Raises as ``read_rows`` does.
     """
     found: set[str] = set()
-    for line in _lines_with(path, _MAY_HOLD_ID, end):
+    for line in _lines_with(path, _MAY_HOLD_ID, end, besides=_TOOL_RESULT):
         for item in parse_line(line):
             if not isinstance(item, Damaged):
                 found.update(row_message_ids(item))
@@ -44,14 +51,16 @@ def contains(path: Path, message_id: str) -> bool:
     pattern = re.compile(re.escape(message_id.encode("utf-8", errors="replace")))
     return any(
         message_id in row_message_ids(item)
-        for line in _lines_with(path, pattern, None)
+        for line in _lines_with(path, pattern)
         for item in parse_line(line)
         if not isinstance(item, Damaged)
     )
 
 
-def _lines_with(path: Path, pattern: re.Pattern[bytes], end: int | None) -> Iterator[bytes]:
-    """The lines in which ``pattern`` is found; the rest of such a line is not searched."""
+def _lines_with(
+    path: Path, pattern: re.Pattern[bytes], end: int | None = None, *, besides: re.Pattern[bytes] | None = None
+) -> Iterator[bytes]:
+    """The lines in which ``pattern`` is found, besides a beginning of the line that matches ``besides``."""
     for block in blocks(path, end):
         data = block.data
         position = 0
@@ -60,4 +69,6 @@ def _lines_with(path: Path, pattern: re.Pattern[bytes], end: int | None) -> Iter
             position = data.find(b"\n", hit.end())
             if position < 0:
                 position = len(data)
-            yield data[start:position]
+            known = besides.match(data, start, position) if besides is not None else None
+            if known is None or pattern.search(data, known.end(), position):
+                yield data[start:position]
