@@ -11,6 +11,7 @@ lines; all others just queue.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -116,6 +117,7 @@ class Connection:
         self._decoder = jsonrpc.Decoder()
         self._incoming: dict[int | str, IncomingRequest] = {}
         self._outgoing = jsonrpc.PendingRequests[Call]()
+        self._begun: deque[tuple[IncomingRequest, Awaitable[Result | Deferred], anyio.CancelScope]] = deque()
         self._queue: list[bytes] = []
         self._queued = 0
         self._wake = anyio.Event()
@@ -202,6 +204,7 @@ class Connection:
     # Incoming.
 
     async def _read(self) -> None:
+        assert self._tasks is not None
         while True:
             try:
                 data = await self._transport.receive()
@@ -214,6 +217,9 @@ class Connection:
                     self._take_batch(message)
                 else:
                     self._take(message, self._send)
+                # Up to their first wait, requests are served in the order of the wire; trio shuffles new tasks.
+                while self._begun:
+                    await self._tasks.start(self._finish, *self._begun.popleft())
             if not data:
                 return
             await self.drained(READ_WATER)
@@ -265,16 +271,21 @@ class Connection:
         if isinstance(outcome, Mapping):
             request.respond(outcome)
             return
-        assert self._tasks is not None
         scope = anyio.CancelScope()
         # Set before the task runs: the cancellation may be the next line of the same read.
         if request.on_cancel is None:
             request.on_cancel = scope.cancel
-        self._tasks.start_soon(self._finish, request, outcome, scope)
+        self._begun.append((request, outcome, scope))
 
     async def _finish(
-        self, request: IncomingRequest, outcome: Awaitable[Result | Deferred], scope: anyio.CancelScope
+        self,
+        request: IncomingRequest,
+        outcome: Awaitable[Result | Deferred],
+        scope: anyio.CancelScope,
+        *,
+        task_status: anyio.abc.TaskStatus[None],
     ) -> None:
+        task_status.started()
         try:
             with scope:
                 result = await outcome
@@ -347,11 +358,12 @@ class Call:
         except BaseException:
             self.cancel()
             raise
-        if isinstance(self._outcome, ClientError):
-            raise self._outcome
-        if not isinstance(self._outcome, Mapping):
+        outcome: object = self._outcome
+        if isinstance(outcome, ClientError):
+            raise outcome
+        if not isinstance(outcome, Mapping):
             raise ClientError("the client answered with something that is no object")
-        return cast("Mapping[str, Any]", self._outcome)
+        return cast("Mapping[str, Any]", outcome)
 
     def cancel(self) -> None:
         """The answer no longer matters: tell the client, and ignore what it still sends."""

@@ -108,7 +108,9 @@ class Session:
 
     def detach(self, connection: Connection) -> None:
         """The connection is gone, or did not get to see the session."""
-        self.attachments.pop(connection, None)
+        if self.attachments.pop(connection, None) is not None:
+            for ask in self.asks.unplaced():
+                self._place(ask)
 
     def activate(self, attachment: Attachment) -> None:
         """The success response is written: announce who goes on (SUB-11), let everything flow, ask what is open."""
@@ -323,15 +325,17 @@ class Session:
             self._start(self._await_answer, ask)
 
     async def _await_answer(self, ask: OpenAsk) -> None:
-        assert ask.call is not None
+        call, attachment = ask.call, ask.attachment
+        assert call is not None
+        assert attachment is not None
         result: Mapping[str, Any] | None = None
         try:
-            result = await ask.call.result()
+            result = await call.result()
         except ClientError as error:
-            assert ask.attachment is not None
-            if ask.attachment.connection.is_closed:
-                # It stays open, for the next client to be asked.
-                ask.attachment, ask.call = None, None
+            if attachment.connection.is_closed:
+                # It stays open: another client has it by now, or the next one gets it.
+                if ask.call is call:
+                    ask.attachment, ask.call = None, None
                 return
             logger.warning("%s was not answered: %s", ask.event.method, error)
         if self.asks.settle(ask):

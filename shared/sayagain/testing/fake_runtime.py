@@ -93,6 +93,7 @@ class FakeSession:
         self._taken_back: set[str] = set()
         self.can_withdraw = True
         self.closed = False
+        self._failure: Exception | None = None
         self._replies = 0
         self._signal = anyio.Event()
         self._send, self._receive = anyio.create_memory_object_stream[RuntimeEvent](math.inf)
@@ -107,6 +108,8 @@ class FakeSession:
         async with self._receive:
             async for event in self._receive:
                 yield event
+        if self._failure is not None:
+            raise self._failure
 
     async def own(self) -> None:
         if self.before_own is not None:
@@ -172,6 +175,11 @@ class FakeSession:
         if not self.closed:
             self._send.send_nowait(event)
 
+    def fail(self, error: Exception) -> None:
+        """Break the stream of events."""
+        self._failure = error
+        self._send.close()
+
     def persist(self, entry: HistoryEntry) -> None:
         """Store an entry without reporting anything."""
         self._store.sessions.setdefault(self._session_id, []).append(entry)
@@ -234,10 +242,10 @@ class FakeSession:
         self.emit(Foreground(child_id, "idle", stop_reason="end_turn"))
         self.persist(HistoryEnds(child_id))
 
-    def ask(self, ask_id: str, *, session_id: str | None = None) -> None:
+    def ask(self, ask_id: str, *, session_id: str | None = None, subject: Mapping[str, Any] | None = None) -> None:
         """Ask for a permission."""
         target = session_id or self._session_id
-        params = {
+        params: dict[str, Any] = {
             "sessionId": target,
             "title": f"Allow {ask_id}?",
             "options": [
@@ -245,6 +253,8 @@ class FakeSession:
                 {"optionId": "reject", "name": "Reject", "kind": "reject_once"},
             ],
         }
+        if subject is not None:
+            params["subject"] = subject
         self.emit(Ask(ask_id, target, "session/request_permission", params))
 
     def withdraw_ask(self, ask_id: str) -> None:
