@@ -8,6 +8,7 @@ from typing import Any
 from sayagain.runtime import (
     ChildAnnounced,
     ChildStarts,
+    Foreground,
     HistoryEntry,
     HistoryUpdate,
     RuntimeEvent,
@@ -65,11 +66,18 @@ def _apply(entities: Entities, session_id: str, update: Mapping[str, Any]) -> No
 def fold_live(events: Iterable[RuntimeEvent]) -> Entities:
     """The entities after live events."""
     entities: Entities = {}
+    parents: dict[str, str] = {}
     for event in events:
         if isinstance(event, Update):
             _apply(entities, event.session_id, event.update)
         elif isinstance(event, ChildAnnounced):
+            parents[event.child_id] = event.parent_id
             _apply(entities, event.parent_id, event.update)
+        elif isinstance(event, Foreground):
+            # The agent core mirrors a child's state on its parent.
+            state = {"state": event.state, "stopReason": event.stop_reason}
+            mirror = {"sessionUpdate": "subagent_update", "sessionId": event.session_id, "state": state}
+            _apply(entities, parents[event.session_id], mirror)
     return entities
 
 

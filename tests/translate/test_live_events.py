@@ -125,16 +125,13 @@ def test_a_child_ends_once_and_closes_its_calls(translator: LiveTranslator, stat
     ends = [event for event in events if isinstance(event, Foreground)]
     assert [(end.session_id, end.state, end.stop_reason) for end in ends] == [(CHILD, "idle", reason)]
     assert statuses(events, "t9") == ["failed" if reason == "error" else "cancelled"]
-    mirror = updates(events)[-1]
-    assert mirror["state"]["stopReason"] == reason
 
 
 def test_a_resumed_child_runs_again_without_a_second_announcement(translator: LiveTranslator) -> None:
     translator.frame(started())
     translator.frame(system("task_notification", task_id="a1", status="completed"))
     events = translator.frame(started())
-    assert not any(isinstance(event, ChildAnnounced) for event in events)
-    assert Foreground(CHILD, "running") in events
+    assert events == [Foreground(CHILD, "running")]
 
 
 def test_calls_with_one_id_in_two_sessions_are_kept_apart(translator: LiveTranslator) -> None:

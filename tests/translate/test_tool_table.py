@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sayagain_claude.translate import results, tools
+from sayagain_claude.translate.harness import DECLINED
 from support_schema import fault_in, needs_oracles
 from translate.rows import call, result
 
@@ -128,6 +129,7 @@ def test_a_large_output_shows_its_beginning() -> None:
     ("row", "status"),
     [
         (result("t1", "The user doesn't want to proceed with this tool use. X", is_error=True), "cancelled"),
+        (result("t1", DECLINED, is_error=True, toolDenialKind="permission-rule"), "cancelled"),
         (result("t1", "[Tool call skipped: the turn ended]", is_error=True), "cancelled"),
         (result("t1", "[Tool call interrupted: unknown]", is_error=True), "failed"),
         (result("t1", "x", "User rejected tool use", is_error=True, toolDenialKind="user-rejected"), "cancelled"),

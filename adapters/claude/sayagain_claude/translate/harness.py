@@ -12,6 +12,9 @@ from itertools import takewhile
 from typing import Final
 
 __all__ = [
+    "DECLINED",
+    "DISMISSED",
+    "IN_CHAT",
     "NO_RESPONSE",
     "command_line",
     "command_output",
@@ -23,11 +26,19 @@ __all__ = [
     "verdict",
 ]
 
+DECLINED: Final = "The user declined this tool call."
+DISMISSED: Final = "The permission request was dismissed without an answer."
+IN_CHAT: Final = "The user will answer in the chat: ask the questions there as text."
+"""What we tell the model when a call is not approved; it comes back as the call's result."""
+
 NO_RESPONSE: Final = "No response requested."
 """The filler answer that a resumed CLI writes after an unanswered prompt (model ``<synthetic>``)."""
 
 # Errors that stand for a whole result: nothing of them is output. What they mean for the call:
 _VERDICTS: Final = (
+    (DECLINED, "cancelled"),
+    (DISMISSED, "cancelled"),
+    (IN_CHAT, "cancelled"),
     ("The user doesn't want to proceed with this tool use.", "cancelled"),  # refused, or interrupted while it ran
     ("The user doesn't want to take this action right now.", "cancelled"),  # code: refused outside of a prompt
     ("[Request interrupted by user", "cancelled"),  # an interrupt while the call was prepared

@@ -46,7 +46,6 @@ class _Call:
 @dataclass(slots=True)
 class _Child:
     session_id: str
-    parent_id: str
     running: bool = True
     prompted: bool = False
 
@@ -280,7 +279,7 @@ class LiveTranslator:
         self, agent_id: str, parent_id: str, call_id: str, title: str, description: str
     ) -> list[RuntimeEvent]:
         child_id = child_session_id(self._session_id, agent_id)
-        self._children[agent_id] = _Child(child_id, parent_id)
+        self._children[agent_id] = _Child(child_id)
         update = subagents.announcement(child_id, title, description, {"state": "running"})
         events: list[RuntimeEvent] = [ChildAnnounced(parent_id, child_id, update), Foreground(child_id, "running")]
         if call_id:
@@ -300,11 +299,7 @@ class LiveTranslator:
             child = self._children[agent_id]
         elif not child.running:
             child.running = True
-            state: Block = {"state": "running"}
-            return [
-                Update(child.parent_id, subagents.state_mirror(child.session_id, state)),
-                Foreground(child.session_id, "running"),
-            ]
+            return [Foreground(child.session_id, "running")]
         else:
             events = []
         prompt = as_text(frame.get("prompt"))
@@ -322,10 +317,6 @@ class LiveTranslator:
         self._streams.pop(child.session_id, None)
         events = self._close_calls(child.session_id, "failed" if reason == "error" else "cancelled")
         fault = {"code": -32603, "message": error or "The subagent failed"} if reason == "error" else None
-        state: Block = {"state": "idle", "stopReason": reason}
-        if fault:
-            state["error"] = fault
-        events.append(Update(child.parent_id, subagents.state_mirror(child.session_id, state)))
         events.append(Foreground(child.session_id, "idle", stop_reason=reason, error=fault))
         return events
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sayagain_claude.translate import diffs
 from sayagain_claude.translate.blocks import Block, Json, as_list, as_mapping, as_text, fenced
+from sayagain_claude.translate.harness import DECLINED, DISMISSED, IN_CHAT
 from sayagain_claude.translate.tools import absolute_path, started, tool_kind
 
 __all__ = ["permission_request", "permission_response"]
@@ -19,10 +20,6 @@ ALLOW_ALWAYS: Final = "allow_always"
 ALLOW_MODE: Final = "allow_mode"
 REJECT: Final = "reject_once"
 ANSWER: Final = "answer_"
-
-_DECLINED: Final = "The user declined this tool call."
-_WITHDRAWN: Final = "The permission request was dismissed without an answer."
-_IN_CHAT: Final = "The user will answer in the chat: ask the questions there as text."
 
 _ACCEPT_EDITS: Final[Json] = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
 """The CLI suggests nothing for a plan (measured); its own dialog offers this."""
@@ -77,9 +74,9 @@ def permission_response(request: Mapping[str, Any], result: Mapping[str, Any] | 
         option["optionId"] for option in _options(as_text(request.get("tool_name")), request, request.get("input"))
     }
     if chosen not in offered:
-        return _deny(_WITHDRAWN)
+        return _deny(DISMISSED)
     if chosen == REJECT:
-        return _deny(_IN_CHAT if request.get("tool_name") == "AskUserQuestion" else _DECLINED)
+        return _deny(IN_CHAT if request.get("tool_name") == "AskUserQuestion" else DECLINED)
     input_ = dict(as_mapping(request.get("input")))
     if chosen.startswith(ANSWER):
         question = _questions(input_)[0]

@@ -6,7 +6,7 @@ from typing import Final
 
 from sayagain_claude.translate.blocks import Block, text_block
 
-__all__ = ["STOP_REASONS", "announcement", "prompt_id", "prompt_message", "session_reference", "state_mirror"]
+__all__ = ["STOP_REASONS", "announcement", "prompt_id", "prompt_message", "session_reference"]
 
 STOP_REASONS: Final[dict[str, str]] = {
     "completed": "end_turn",
@@ -31,11 +31,6 @@ def announcement(child_id: str, title: str, description: str, state: Block | Non
     if state is not None:
         update["state"] = state
     return update
-
-
-def state_mirror(child_id: str, state: Block) -> Block:
-    """The child's state on its parent's association (SUB-6)."""
-    return {"sessionUpdate": "subagent_update", "sessionId": child_id, "state": state}
 
 
 def prompt_id(child_id: str) -> str:
