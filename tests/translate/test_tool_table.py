@@ -104,6 +104,14 @@ def test_reminders_behind_a_result_are_cut_off() -> None:
     assert words(shown) == ["```\none\ntwo\n```"]
 
 
+def test_a_search_has_the_files_it_found_as_locations() -> None:
+    structured = {"filenames": ["/work/a.py", "sub/b.py", 3], "numFiles": 2}
+    shown = finish("Glob", {"pattern": "*.py"}, result("t1", "a.py\nsub/b.py", structured))
+    assert shown["locations"] == [{"path": "/work/a.py"}, {"path": "/work/sub/b.py"}]
+    many = {"filenames": [f"/work/{number}" for number in range(500)]}
+    assert len(finish("Grep", {}, result("t1", "", many))["locations"]) == 50
+
+
 def test_a_notebook_shows_its_cells() -> None:
     cells = [
         {"cellType": "markdown", "source": "# Title"},

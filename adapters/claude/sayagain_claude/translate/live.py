@@ -240,8 +240,8 @@ class LiveTranslator:
             if compaction_id and frame.get("isSynthetic") is True:
                 events.append(Update(session_id, compaction(compaction_id, text)))
             return events
-        if kind is RowKind.PROMPT and frame.get("isSynthetic") is not True and text.strip():
-            child = self._children[as_text(frame.get("agent_id"))]
+        child = next((child for child in self._children.values() if child.session_id == session_id), None)
+        if child and kind is RowKind.PROMPT and frame.get("isSynthetic") is not True and text.strip():
             if child.prompted:
                 if child.session_id not in self._streams:
                     # Before the child's first answer it can only be its task, reported when the task started.

@@ -31,6 +31,9 @@ from sayagain_claude.translate.tools import AGENT_TOOLS, absolute_path, mcp_name
 __all__ = ["ToolResult", "finished", "tool_results", "with_child"]
 
 _EXIT_CODE: Final = re.compile(r"\AExit code (-?\d+)(?:\n|\Z)")
+_LOCATIONS: Final = 50
+"""Locations of one call: what a client can show as a list."""
+
 _SAVED_MEDIA: Final = re.compile(r"\A\[(?:Image|Audio|Resource): source: [^\n]*\]\Z")
 """Where the CLI keeps a copy of media, told to the model beside the media themselves."""
 _RESOURCE: Final = re.compile(r"\A\[Resource from [^\n]*? at (\w[\w+.-]*:[^\s\]]*)\] (.*)\Z", re.DOTALL)
@@ -105,6 +108,9 @@ def finished(call: Json | None, result: ToolResult, cwd: str) -> Block:
         structured = as_mapping(result.structured)
         update["status"] = "cancelled" if structured.get("interrupted") is True else "completed"
         shown = _SHOWN.get(name, _mcp if mcp_name(name) else _any)(_Call(name, input_, cwd, call), result)
+        found = _found_files(name, structured, cwd)
+        if found:
+            update["locations"] = found
         if name not in _SHOWN or name in _RAW:
             raw = _raw_output(name, result)
             if raw is not None:
@@ -227,6 +233,14 @@ def _search(_call: _Call, result: ToolResult) -> list[Block]:
     else:
         text = harness.tool_text(plain_text(result.content))
     return [fenced(text)] if text.strip() else []
+
+
+def _found_files(name: str, structured: Json, cwd: str) -> list[Block]:
+    """The files that a search found, as locations to open; the first ones of many."""
+    if name not in ("Glob", "Grep"):
+        return []
+    names = as_list(structured.get("filenames"))[:_LOCATIONS]
+    return [{"path": path} for path in (absolute_path(found, cwd) for found in names) if path]
 
 
 def _agent(_call: _Call, result: ToolResult) -> list[Block]:
