@@ -14,7 +14,7 @@ from typing import Any
 
 from bench import measure_history, measure_turns
 from bench.client import AgentFailed
-from bench.contestants import PEER_VARIABLE, Contestant, find_claude, ours, peer, stand_in
+from bench.contestants import PEER_VARIABLE, Contestant, StandIn, find_claude, ours, peer, stand_in
 from bench.metrics import Measure
 from bench.processes import load_average
 from bench.table import Result, as_json, header, line
@@ -33,9 +33,9 @@ def main() -> int:
         print(f"bench: nothing to do; measures: {', '.join(measure.name for measure in MEASURES)}", file=sys.stderr)
         return 2
     claude, claude_version = find_claude(options.claude)
-    with _work_folder(options.work) as work, stand_in(work) as url:
-        contestants = [ours(work, claude, url)]
-        if (other := peer(work, claude, url)) is not None:
+    with _work_folder(options.work) as work, stand_in(work) as model:
+        contestants = [ours(work, claude, model.url)]
+        if (other := peer(work, claude, model.url)) is not None:
             contestants.append(other)
         load = load_average()
         about = {
@@ -52,7 +52,7 @@ def main() -> int:
         print(header())
         for measure in measures:
             runs = options.runs or (measure.quick_runs if options.quick else measure.runs)
-            results += _measure(measure, contestants, stored, runs)
+            results += _measure(measure, contestants, stored, model, runs)
         print(f"\nLoad average at the end: {load_average()[0]:.2f}")
         if options.json is not None:
             document = as_json(results, {**about, "load_at_end": load_average()})
@@ -108,7 +108,9 @@ def _warm_up(contestant: Contestant) -> None:
         client.idle(0)
 
 
-def _measure(measure: Measure, contestants: Sequence[Contestant], stored: Stored, runs: int) -> list[Result]:
+def _measure(
+    measure: Measure, contestants: Sequence[Contestant], stored: Stored, model: StandIn, runs: int
+) -> list[Result]:
     """In turn, so that what changes on the machine meanwhile changes for both."""
     results = {metric.name: Result(measure, metric) for metric in measure.metrics}
     for _ in range(runs):
@@ -118,10 +120,12 @@ def _measure(measure: Measure, contestants: Sequence[Contestant], stored: Stored
             try:
                 readings = measure.run(contestant, stored)
             except AgentFailed as error:
+                model.check()
                 print(f"{measure.name}: {contestant.name} failed: {error}", file=sys.stderr)
                 continue
             for name, values in readings.items():
                 results[name].add(contestant.name, values)
+        model.check()
     for result in results.values():
         if result.values:
             print(line(result), flush=True)

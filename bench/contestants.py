@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.client import Client
 
-__all__ = ["PEER_VARIABLE", "Contestant", "find_claude", "ours", "peer", "stand_in"]
+__all__ = ["PEER_VARIABLE", "Contestant", "StandIn", "find_claude", "ours", "peer", "stand_in"]
 
 PEER_VARIABLE = "SAYAGAIN_BENCH_PEER"
 """Names the folder whose ``node_modules`` holds the peer and node."""
@@ -82,9 +82,22 @@ def find_claude(chosen: str | None) -> tuple[str, str]:
     return path, version
 
 
+@dataclass(frozen=True)
+class StandIn:
+    """The running model service."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+    def check(self) -> None:
+        """Numbers that were taken without a model are none."""
+        if self.process.poll() is not None:
+            raise SystemExit("bench: the stand-in for the model service ended; what was measured last is void")
+
+
 @contextmanager
-def stand_in(work: Path) -> Iterator[str]:
-    """The model service as a process of its own; its URL. A prompt with ``N deltas`` in it gets N of them."""
+def stand_in(work: Path) -> Iterator[StandIn]:
+    """The model service as a process of its own. A prompt with ``2000 deltas`` in it gets as many."""
     script = work / "script.json"
     steps = [{"when": "2000 deltas", "replies": [[{"text": "word " * 2000, "chunk": 5}]]}]
     script.write_text(json.dumps({"steps": steps}), encoding="utf-8")
@@ -92,7 +105,7 @@ def stand_in(work: Path) -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
-            yield json.loads(process.stdout.readline())["url"]
+            yield StandIn(json.loads(process.stdout.readline())["url"], process)
         finally:
             process.terminate()
 

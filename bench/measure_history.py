@@ -47,7 +47,7 @@ def _replay(rows: int, contestant: Contestant, stored: Stored) -> Readings:
         history = [update for update in client.seen if update.kind in _HISTORY and update.time <= response.time]
         marker = next((update for update in client.seen if update.kind == "replay_complete"), None)
         first, last = history[0].time, history[-1].time
-        readings = {
+        readings: dict[str, list[float]] = {
             "first": [(first - response.sent) * MS],
             "last": [(last - response.sent) * MS],
             "response": [response.seconds * MS],
