@@ -154,6 +154,7 @@ def test_values_that_are_no_strings_are_no_ids(path: Path) -> None:
         {"type": "attachment", "attachment": [IDS[1]]},
         {"type": "attachment", "attachment": {"source_uuid": 1}},
         {"type": ["user"], "uuid": IDS[1]},
+        {"type": "user", "uuid": ""},
     ]
     write_rows(path, rows)
     assert message_ids(path) == {IDS[0]}

@@ -198,5 +198,5 @@ def row_message_ids(row: Row) -> tuple[str, ...]:
         ids = [row.get("submitUuid")]
     else:
         return ()
-    strings = [value for value in ids if isinstance(value, str)]
+    strings = [value for value in ids if isinstance(value, str) and value]
     return tuple(dict.fromkeys(strings) if len(strings) > 1 else strings)
