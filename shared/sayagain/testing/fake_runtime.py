@@ -338,7 +338,7 @@ class FakeRuntime:
             raise InvalidParams("cursor", "is not one of ours")
         rows = [
             StoredSession(session_id, self.store.directories[session_id])
-            for session_id in self.store.sessions
+            for session_id in reversed(self.store.sessions)
             if cwd in (None, self.store.directories[session_id])
         ]
         return SessionPage(rows)
