@@ -129,10 +129,16 @@ def _runtime(name: str) -> Runtime:
 def _hook(name: str, attribute: str) -> Callable[..., Any]:
     """A function of the adapter's package, which the entry point of that name leads to."""
     from importlib import import_module
-    from importlib.metadata import entry_points
 
-    for entry in entry_points(group="sayagain.runtimes", name=name):
-        return cast("Callable[..., Any]", getattr(import_module(entry.module), attribute))
+    # Our own adapters are found by the name of their package: to read the entry points of everything that is
+    # installed would take longer than all else before `initialize` is answered (27 of 110 ms, measured).
+    try:
+        return cast("Callable[..., Any]", getattr(import_module(f"sayagain_{name}"), attribute))
+    except ModuleNotFoundError:
+        from importlib.metadata import entry_points
+
+        for entry in entry_points(group="sayagain.runtimes", name=name):
+            return cast("Callable[..., Any]", getattr(import_module(entry.module), attribute))
     raise SystemExit(f"sayagain: the runtime {name} is not installed")
 
 

@@ -24,8 +24,10 @@ from sayagain_claude.translate.stored import StoredTranslator
 
 __all__ = ["history"]
 
-_BATCH: Final = 64
-"""Entries in a batch: few enough to keep the first one quick, enough to make the hand-over between threads cheap."""
+_FIRST_BATCH: Final = 32
+_BATCH: Final = 256
+"""Entries in the first batch and in those after it: few enough for the first one to come quickly, enough to make the
+hand-over between threads cheap."""
 
 _MAX_DEPTH: Final = 32
 """Depth of nested subagents; the CLI itself stops far earlier, a damaged meta file may not."""
@@ -39,11 +41,12 @@ def history(path: Path, session_id: str, *, live: bool, cwd: str | None = None) 
     batches were given: those are then not the whole.
     """
     batch: list[HistoryEntry] = []
+    size = _FIRST_BATCH
     for entry in _Session(path, session_id, live, cwd or "").read():
         batch.append(entry)
-        if len(batch) >= _BATCH:
+        if len(batch) >= size:
             yield batch
-            batch = []
+            batch, size = [], _BATCH
     if batch:
         yield batch
 

@@ -91,7 +91,7 @@ def text_content(text: str) -> Block:
 
 def fenced(text: str, info: str = "") -> Block:
     """Text as tool call content in a code fence that nothing in it can close."""
-    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=2)
+    longest = max(map(len, _BACKTICKS.findall(text)), default=2) if "```" in text else 2
     fence = "`" * (longest + 1)
     return text_content(f"{fence}{info}\n{text.rstrip(chr(10))}\n{fence}")
 
