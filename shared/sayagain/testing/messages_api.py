@@ -12,7 +12,7 @@ import argparse
 import json
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
@@ -247,7 +247,9 @@ async def _answer_messages(
     async with anyio.create_task_group() as tasks:
         # A client that hangs up (an interrupt) ends the reply, also one that waits at a gate.
         tasks.start_soon(_cancel_at_hang_up, stream, service, tasks.cancel_scope)
-        await _send_reply(stream, http, service, asked, reply)
+        # One that is reset may be noticed here first.
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await _send_reply(stream, http, service, asked, reply)
         tasks.cancel_scope.cancel()
 
 
