@@ -250,19 +250,23 @@ class _Judge:
             ]
             claimed: set[int] = set()
             attached: set[str] = set()
+            # Replays of one connection follow each other: the next one's begins after the answer to this one.
+            begins: dict[str, int] = {}
             for request in resumes:
                 session = request.params["sessionId"]
                 if "replayFrom" in request.params:
                     end = request.answers[0][0] if request.answers else len(connection.lines)
-                    mine = [m for m in markers if request.index < m[0] < end and _root(m[1]) == session]
+                    begin = max(request.index, begins.get(session, 0))
+                    begins[session] = end
+                    mine = [m for m in markers if begin < m[0] < end and _root(m[1]) == session]
                     claimed.update(index for index, _ in mine)
-                    yield from self._one_replay(request, mine, end, first=session not in attached)
+                    yield from self._one_replay(request, mine, begin, first=session not in attached)
                 attached.add(session)
             for index, session in markers:
                 if index not in claimed:
                     yield "I5", f"{connection.name} got a marker of {session} that no replaying request asked for"
 
-    def _one_replay(self, request: _Request, markers: list[tuple[int, str]], end: int, *, first: bool) -> Found:
+    def _one_replay(self, request: _Request, markers: list[tuple[int, str]], begin: int, *, first: bool) -> Found:
         session = request.params["sessionId"]
         own = [index for index, name in markers if name == session]
         if request.answers and request.error is None and len(own) != 1:
@@ -276,7 +280,7 @@ class _Judge:
         items = [
             (index, item)
             for index, line, item in self.messages[request.connection.name]
-            if line.direction == "got" and request.index < index <= own[0]
+            if line.direction == "got" and begin < index <= own[0]
         ]
         told = {item["params"]["update"].get("messageId") for _, item in items if _kind(item) == "user_message"}
         for message_id in sorted(self._stored_before(session, request)):

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support_checker import Connection, Evidence, Line, Stored, check, derive, read_transcript
 
 from sayagain.testing.transcripts import dump, folded_prompt_row, glue, prompt_row
+from support_checker import Connection, Evidence, Line, Stored, check, derive, read_transcript
 
 SESSION = "6f3dcb2c-1f0f-4b5e-9f6a-0d1c2b3a4e5f"
 ONE = derive(SESSION, "key-one")

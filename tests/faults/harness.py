@@ -1,0 +1,443 @@
+"""Agents that can be broken at exact points, and the evidence of all that passed.
+
+A :class:`Rig` is one config folder with one stand-in model service; agent processes are started in it one after another
+or side by side. Every line of every connection is kept for the checker. In place of ``claude`` runs ``held_claude.py``,
+which stops the real one at the frames that a test asks for.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import psutil
+
+from sayagain.testing.claude_process import find_claude
+from sayagain.testing.messages_api import MessagesService, serve_messages
+from sayagain.testing.messages_request import Asked
+from sayagain.testing.messages_script import Hold, Reply, ScriptLike, Text, ToolUse
+from support_checker import Connection, Evidence, Line, Violation, check, read_transcript
+from support_claude import claude_environment
+from support_wire import Wire, prompt_params
+
+__all__ = ["PATIENCE", "Agent", "Rig", "rig", "user_settings"]
+
+PATIENCE = 30.0
+"""Seconds for anything that a test waits for: what takes longer hangs."""
+
+PIPE = 4096
+"""The smallest pipe: a client that does not read is felt at once."""
+
+
+class Pipes:
+    """The client's ends of an agent's standard input and output; everything that passes is written down."""
+
+    def __init__(self, write_fd: int, read_fd: int, connection: Connection) -> None:
+        self.connection = connection
+        self._write_fd = write_fd
+        self._read_fd = read_fd
+        self._out = b""
+        self._in = b""
+        self._reads = anyio.Event()
+        self._reads.set()
+        self._parked = anyio.Event()
+        self._waiting = anyio.CancelScope()
+        for fd in (write_fd, read_fd):
+            os.set_blocking(fd, False)
+
+    async def send(self, data: bytes) -> None:
+        *lines, self._out = (self._out + data).split(b"\n")
+        for line in lines:
+            self._note("sent", line)
+        try:
+            while data:
+                if self._write_fd < 0:
+                    raise anyio.ClosedResourceError
+                await anyio.wait_writable(self._write_fd)
+                with suppress(BlockingIOError):
+                    data = data[os.write(self._write_fd, data) :]
+        except OSError as error:
+            raise anyio.BrokenResourceError from error
+
+    async def receive(self) -> bytes:
+        data: bytes | None = None
+        while data is None:
+            if not self._reads.is_set():
+                self._parked.set()
+                await self._reads.wait()
+            if self._read_fd < 0:
+                return b""
+            # Left when nobody is to read any more.
+            with anyio.CancelScope() as self._waiting:
+                await anyio.wait_readable(self._read_fd)
+            if self._reads.is_set() and self._read_fd >= 0:
+                with suppress(BlockingIOError):
+                    data = os.read(self._read_fd, 65536)
+        *lines, self._in = (self._in + data).split(b"\n")
+        for line in lines:
+            self._note("got", line)
+        self.connection.torn = self._in.decode(errors="replace")
+        return data
+
+    async def stop_reading(self) -> None:
+        self._reads, self._parked = anyio.Event(), anyio.Event()
+        self._waiting.cancel()
+        await self._parked.wait()
+
+    def read_on(self) -> None:
+        self._reads.set()
+
+    async def readable(self) -> None:
+        """Wait until the agent has written something that is not read."""
+        await anyio.wait_readable(self._read_fd)
+
+    def close_write(self) -> None:
+        if self._write_fd >= 0:
+            anyio.notify_closing(self._write_fd)
+            os.close(self._write_fd)
+            self._write_fd = -1
+
+    def close_read(self) -> None:
+        if self._read_fd >= 0:
+            anyio.notify_closing(self._read_fd)
+            os.close(self._read_fd)
+            self._read_fd = -1
+            self._reads.set()
+
+    def _note(self, direction: Any, line: bytes) -> None:
+        self.connection.lines.append(Line(time.time(), direction, line.decode(errors="replace")))
+
+
+class _Place:
+    """A frame at which the runtime is stopped; ``message_id`` says which one of its kind."""
+
+    def __init__(self, message_id: str | None) -> None:
+        self.message_id = message_id
+        self.reached = anyio.Event()
+        self.released = anyio.Event()
+
+
+class Agent:
+    """One ``sayagain claude``, its connection, and the runtimes that it started."""
+
+    def __init__(self, process: anyio.abc.Process, pipes: Pipes, wire: Wire) -> None:
+        self.process = process
+        self.pipes = pipes
+        self.wire = wire
+        self.name = pipes.connection.name
+        self.runtimes: list[tuple[int, int]] = []
+        """Pids of wrapper and ``claude``, in the order of their start."""
+        self.started = anyio.Event()
+        self._places: dict[str, _Place] = {}
+
+    # Holding the runtime.
+
+    def hold(self, name: str, message_id: str | None = None) -> None:
+        """Stop the runtime when it comes to the frame."""
+        self._places[name] = _Place(message_id)
+
+    async def held(self, name: str) -> None:
+        with anyio.fail_after(PATIENCE):
+            await self._places[name].reached.wait()
+
+    def release(self, name: str) -> None:
+        if (place := self._places.pop(name, None)) is not None:
+            place.released.set()
+
+    def release_all(self) -> None:
+        for name in list(self._places):
+            self.release(name)
+
+    async def at(self, name: str, ids: Sequence[str]) -> None:
+        """The runtime has come to a frame: returns when it may go on."""
+        place = self._places.get(name)
+        if place is not None and (place.message_id is None or place.message_id in ids):
+            place.reached.set()
+            await place.released.wait()
+
+    # Faults.
+
+    async def kill(self) -> None:
+        """SIGKILL of the adapter."""
+        self.pipes.connection.cut = True
+        self.process.kill()
+        await self.process.wait()
+
+    def kill_runtime(self) -> None:
+        """SIGKILL of the runtime alone. What it has stored and not told is never told."""
+        for wrapper, claude in self.runtimes[-1:]:
+            for pid in (claude, wrapper):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def stop_runtime(self) -> None:
+        """SIGSTOP of the runtime: it lives and does nothing."""
+        for wrapper, claude in self.runtimes[-1:]:
+            for pid in (claude, wrapper):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+
+    def freeze(self) -> None:
+        """SIGSTOP of the adapter: what is written to it waits in the pipe."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    async def close_input(self) -> int:
+        """Close its standard input, as an editor does; the exit status."""
+        self.pipes.connection.cut = True
+        self.pipes.close_write()
+        return await self.ended()
+
+    async def ended(self) -> int:
+        with anyio.fail_after(PATIENCE):
+            return await self.process.wait()
+
+    # Everyday use.
+
+    async def read_all(self) -> None:
+        """Wait until the agent has read everything that was sent: it answers in the order of the wire."""
+        await self.wire.request("session/list", {})
+
+    async def begin_prompt(self, session_id: str, text: str, key: str | None) -> int:
+        return await self.wire.begin("session/prompt", prompt_params(session_id, text, key))
+
+    async def outcome(self, request_id: int) -> str | int:
+        """The message id, or the error code."""
+        with anyio.fail_after(PATIENCE):
+            await self.wire.until(lambda: self.wire.answered(request_id))
+        answer = self.wire._answers[request_id]
+        return str(answer["result"]["messageId"]) if "result" in answer else int(answer["error"]["code"])
+
+    async def closed_in_order(self) -> None:
+        """Every request is answered: the connection is held to that from here on, and ended."""
+        await self.read_all()
+        self.pipes.close_write()
+        assert await self.ended() == 0
+        await self.wire.until_closed()
+
+
+class Rig:
+    """Where the agents of one run live."""
+
+    def __init__(self, folder: Path, service: MessagesService) -> None:
+        self.folder = folder
+        self.service = service
+        self.cwd = str(folder / "project")
+        self.keys: set[str] = set()
+        self.texts: set[str] = set()
+        self.probes: list[tuple[str, Any]] = []
+        self.same_bytes: list[list[tuple[str, Any]]] = []
+        self.connections: list[Connection] = []
+        self.log = folder / "log"
+        self.gate = folder / "gate"
+        self._socket = folder / "control"
+        executable = folder / "claude"
+        words = (sys.executable, "-I", "-S", Path(__file__).with_name("held_claude.py"), self._socket, find_claude())
+        executable.write_text(
+            "#!/bin/sh\nexec " + " ".join(f"'{word}'" for word in words) + ' "$@"\n', encoding="utf-8"
+        )
+        executable.chmod(0o755)
+        self.config = folder / "config"
+        extra = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+        self.env = claude_environment(folder, service, CLAUDE_CODE_EXECUTABLE=str(executable), **extra)
+        self._agents: dict[int, Agent] = {}
+
+    # Agents.
+
+    @asynccontextmanager
+    async def agent(self, *, small_pipe: bool = False, initialize: bool = True, **env: str) -> AsyncIterator[Agent]:
+        """Start an agent; whatever is left of it at the end is killed."""
+        connection = Connection(f"connection {len(self.connections) + 1}")
+        self.connections.append(connection)
+        their_read, our_write = os.pipe()
+        our_read, their_write = os.pipe()
+        if small_pipe:
+            fcntl.fcntl(our_read, fcntl.F_SETPIPE_SZ, PIPE)
+        pipes = Pipes(our_write, our_read, connection)
+        with self.log.open("ab") as log:
+            process = await anyio.open_process(
+                [sys.executable, "-m", "sayagain", "claude", "--log-level", "debug"],
+                stdin=their_read,
+                stdout=their_write,
+                stderr=log,
+                env={**self.env, **env},
+            )
+        os.close(their_read)
+        os.close(their_write)
+        wire = Wire(pipes)
+        agent = self._agents[process.pid] = Agent(process, pipes, wire)
+        async with process, anyio.create_task_group() as readers:
+            readers.start_soon(wire.run)
+            try:
+                if initialize:
+                    await wire.initialize()
+                yield agent
+            finally:
+                connection.cut = connection.cut or process.returncode is None
+                if process.returncode is None:
+                    process.kill()
+                agent.release_all()
+                readers.cancel_scope.cancel()
+                pipes.close_write()
+                pipes.close_read()
+                del self._agents[process.pid]
+
+    async def listen(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """Serve the wrappers' control lines."""
+        async with await anyio.create_unix_listener(self._socket) as listener:
+            task_status.started()
+            await listener.serve(self._wrapper)
+
+    async def _wrapper(self, stream: anyio.abc.SocketStream) -> None:
+        pid = _peer(stream)
+        agent: Agent | None = None
+        buffer = b""
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async with stream:
+                while True:
+                    buffer += await stream.receive()
+                    *lines, buffer = buffer.split(b"\n")
+                    for line in lines:
+                        message = json.loads(line)
+                        agent = agent or self._agent_of(pid)
+                        if "claude" in message and agent is not None:
+                            agent.runtimes.append((message["wrapper"], message["claude"]))
+                            agent.started.set()
+                        elif "at" in message:
+                            if agent is not None:
+                                await agent.at(message["at"], message["ids"])
+                            await stream.send(b"go\n")
+
+    def _agent_of(self, pid: int) -> Agent | None:
+        """The agent whose descendant the wrapper is."""
+        with suppress(psutil.Error):
+            for parent in psutil.Process(pid).parents():
+                if (agent := self._agents.get(parent.pid)) is not None:
+                    return agent
+        return None
+
+    # What was stored, and what is left.
+
+    def transcript(self, session_id: str) -> Path | None:
+        return next(iter(self.config.glob(f"projects/*/{session_id}.jsonl")), None)
+
+    def left_running(self) -> list[psutil.Process]:
+        """Every process that works in this rig's config folder."""
+        found: list[psutil.Process] = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, OSError):
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    continue
+                if process.environ().get("CLAUDE_CONFIG_DIR") == self.env["CLAUDE_CONFIG_DIR"]:
+                    found.append(process)
+        return found
+
+    async def nothing_left(self) -> list[psutil.Process]:
+        """Wait until no process is left; what is left after all patience."""
+        left: list[psutil.Process] = []
+        with anyio.move_on_after(10):
+            while left := self.left_running():
+                await _gone(left)
+        return left
+
+    def note(self, text: str, key: str | None) -> None:
+        """A prompt that the checker is to look at."""
+        self.texts.add(text)
+        if key is not None:
+            self.keys.add(key)
+
+    def evidence(self) -> Evidence:
+        sessions = {path.stem: path for path in self.config.glob("projects/*/*.jsonl")}
+        asked = [
+            line for asked in self.service.requests if asked.kind == "turn" for line in asked.newest_text.splitlines()
+        ]
+        calls = {text: asked.count(text) for text in self.texts}
+        return Evidence(
+            connections=self.connections,
+            calls={text: count for text, count in calls.items() if count},
+            stored={session_id: read_transcript(path) for session_id, path in sessions.items()},
+            keys=sorted(self.keys),
+            logs=self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else "",
+            probes=self.probes,
+            same_bytes=self.same_bytes,
+        )
+
+    def violations(self) -> list[Violation]:
+        return check(self.evidence())
+
+
+async def _gone(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            handle = os.pidfd_open(process.pid)
+            try:
+                await anyio.wait_readable(handle)
+            finally:
+                anyio.notify_closing(handle)
+                os.close(handle)
+
+
+def _peer(stream: anyio.abc.SocketStream) -> int:
+    import socket
+    import struct
+
+    raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)
+    pid, _, _ = struct.unpack("3i", raw.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(pid)
+
+
+def model(gate: Path) -> ScriptLike:
+    """What the model says, by the kind of prompt, its first word: ``slow`` stops in the middle of its answer at a gate
+    that has the prompt's name, ``tool`` runs a shell command with a child until the file ``gate`` exists, ``echo`` a
+    short one."""
+    command = f"sleep 1000 & until [ -e {gate} ]; do sleep 0.05; done; kill %1"
+
+    def reply(asked: Asked) -> Reply | None:
+        text = asked.newest_text.splitlines()[-1] if asked.newest_text else ""
+        if asked.kind == "side" or asked.round > 0:
+            return None
+        match text.partition(" ")[0]:
+            case "slow":
+                return [Text("I begin "), Hold(text), Text("and end.")]
+            case "tool":
+                return [ToolUse("Bash", {"command": command, "description": "Stay"})]
+            case "echo":
+                return [Text("I look. "), ToolUse("Bash", {"command": "echo stand-in", "description": "Say it"})]
+            case _:
+                return None
+
+    return reply
+
+
+@asynccontextmanager
+async def rig() -> AsyncIterator[Rig]:
+    """A rig in a folder of its own (with a short name: socket paths are limited)."""
+    folder = Path(tempfile.mkdtemp(prefix="sayagain-"))
+    try:
+        async with serve_messages(model(folder / "gate")) as service, anyio.create_task_group() as tasks:
+            rig = Rig(folder, service)
+            await tasks.start(rig.listen)
+            yield rig
+            tasks.cancel_scope.cancel()
+    finally:
+        if "SAYAGAIN_KEEP" not in os.environ:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def user_settings(env: Mapping[str, str], **settings: Any) -> None:
+    """Write the user's settings: hooks, or what may run without asking."""
+    Path(env["CLAUDE_CONFIG_DIR"], "settings.json").write_text(json.dumps(settings), encoding="utf-8")
