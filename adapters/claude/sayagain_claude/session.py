@@ -13,7 +13,15 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from sayagain.errors import AuthRequired, PromptRefused, RuntimeDied, RuntimeFault, RuntimeTimeout
+from sayagain.errors import (
+    AuthRequired,
+    PromptRefused,
+    RequestCancelled,
+    RuntimeDied,
+    RuntimeFault,
+    RuntimeTimeout,
+    SayagainError,
+)
 from sayagain.processes.lease import Lease
 from sayagain.processes.spawn import spawn
 from sayagain.protocol.lines import TooLong
@@ -78,7 +86,10 @@ class ClaudeSession:
         self._word = anyio.Event()
         # Ids that this process would swallow silently (measured): taken back, or refused by a hook.
         self._burnt: set[str] = set()
-        self._taken_back: set[str] = set()
+        # The message that a submit has not written yet; ``None`` again when it is taken back.
+        self._unwritten: str | None = None
+        # Messages that a withdraw waits for, until they are taken back.
+        self._withdrawing: set[str] = set()
         self._closed = False
         self._send_events, self._receive_events = anyio.create_memory_object_stream[RuntimeEvent](EVENTS)
 
@@ -218,16 +229,21 @@ class ClaudeSession:
         over = self._turns.over_without_row(frame)
         await self._emit(self._turns.frame(frame))
         if over:
-            await self._settle(rejecting=True)
+            # A withdrawal may be answered with no before it has its way (measured).
+            cancelled = frame.get("state") == "cancelled"
+            await self._settle(rejecting=True, error=RequestCancelled() if cancelled else None)
         process.awaited = _encoded(self._turns.submitted)
 
-    async def _settle(self, *, rejecting: bool, error: RuntimeFault | None = None) -> None:
+    async def _settle(self, *, rejecting: bool, error: SayagainError | None = None) -> None:
         """Look for the submitted message in the transcript itself; ``rejecting`` when it comes no more."""
         message_id = self._turns.submitted
         if message_id is None:
             return
         if await anyio.to_thread.run_sync(self._find_row, message_id):
             await self._emit(self._turns.stored())
+        elif rejecting and message_id in self._withdrawing:
+            # Its end may come before the answer, which then says that there is nothing left to cancel (measured).
+            self._take_back(message_id)
         elif rejecting:
             self._burnt.add(message_id)
             await self._emit(self._turns.refused(error))
@@ -262,19 +278,23 @@ class ClaudeSession:
         if reason := refusal(content):
             raise PromptRefused(reason)
         frame = user_frame(self._session_id, message_id, prompt_content(content))
-        async with self._lifecycle:
-            if message_id in self._burnt:
-                await self._end_process()
-            process = await self._running()
-            if not signed_in(self._account):
-                # A new process will look again, after the user has signed in.
-                await self._end_process()
-                raise AuthRequired("Not signed in to Claude Code")
-            if message_id in self._taken_back:
-                self._taken_back.discard(message_id)
-                return
-            self._turns.submit(message_id)
-            process.awaited = _encoded(message_id)
+        self._unwritten = message_id
+        try:
+            await self.own()
+            async with self._lifecycle:
+                if message_id in self._burnt:
+                    await self._end_process()
+                process = await self._running()
+                if not signed_in(self._account):
+                    # A new process will look again, after the user has signed in.
+                    await self._end_process()
+                    raise AuthRequired("Not signed in to Claude Code")
+                if self._unwritten != message_id:
+                    return
+                self._turns.submit(message_id)
+                process.awaited = _encoded(message_id)
+        finally:
+            self._unwritten = None
         await self._name(content)
         try:
             with anyio.fail_after(self._patience.answer):
@@ -314,24 +334,30 @@ class ClaudeSession:
 
     async def withdraw(self, message_id: str) -> bool:
         """See the seam: before it is written, or out of the CLI's own queue."""
-        if self._turns.submitted != message_id:
-            # Not written yet: the process may still be starting.
-            self._taken_back.add(message_id)
+        if self._unwritten == message_id:
+            # The process may still be starting.
+            self._unwritten = None
             return True
         process = self._process
-        if process is None:
+        if process is None or self._turns.submitted != message_id:
             return False
+        self._withdrawing.add(message_id)
         try:
             answer = await process.request(
                 {"subtype": "cancel_async_message", "message_uuid": message_id}, patience=self._patience.answer
             )
-        except RuntimeFault:
-            return False
-        if answer.get("cancelled") is not True:
-            return False
+            if answer.get("cancelled") is True and self._turns.submitted == message_id:
+                self._take_back(message_id)
+        except RuntimeFault as error:
+            logger.debug("a withdrawal was not answered: %s", error)
+        withdrawn = message_id not in self._withdrawing
+        self._withdrawing.discard(message_id)
+        return withdrawn
+
+    def _take_back(self, message_id: str) -> None:
         self._burnt.add(message_id)
         self._turns.take_back(message_id)
-        return True
+        self._withdrawing.discard(message_id)
 
     async def interrupt(self) -> None:
         """See the seam. What does not stop in time is ended with its process."""

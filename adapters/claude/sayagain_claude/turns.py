@@ -97,11 +97,12 @@ class Turns:
 
         Rows of some kinds lag behind by a tenth of a second, so the caller looks into the transcript then.
         """
-        if self.submitted is None or not self._started:
+        if self.submitted is None:
             return False
-        if frame.get("type") == "command_lifecycle":
-            return frame.get("command_uuid") == self.submitted and frame.get("state") in ("completed", "cancelled")
-        return frame.get("subtype") == "session_state_changed" and frame.get("state") == "idle"
+        if frame.get("type") == "command_lifecycle" and frame.get("command_uuid") == self.submitted:
+            # It is cancelled out of the queue before it was ever started.
+            return frame.get("state") == "cancelled" or (self._started and frame.get("state") == "completed")
+        return self._started and frame.get("subtype") == "session_state_changed" and frame.get("state") == "idle"
 
     def stored(self) -> Iterator[RuntimeEvent]:
         """The submitted message is stored."""
