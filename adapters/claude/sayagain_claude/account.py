@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-__all__ = ["auth_methods", "signed_in"]
+__all__ = ["auth_methods", "auth_status", "signed_in"]
 
 
 def signed_in(account: Mapping[str, Any]) -> bool:
@@ -17,6 +18,28 @@ def signed_in(account: Mapping[str, Any]) -> bool:
     if account.get("apiProvider", "firstParty") != "firstParty":
         return True
     return account.get("tokenSource") not in (None, "none") or account.get("apiKeySource") not in (None, "none")
+
+
+def auth_status(output: bytes) -> Mapping[str, Any]:
+    """The result of ``auth/status`` from what ``claude auth status --json`` printed: display information only."""
+    try:
+        status = json.loads(output)
+    except ValueError:
+        return {"state": "unknown"}
+    if not isinstance(status, dict):
+        return {"state": "unknown"}
+    fields = cast("dict[str, Any]", status)
+    if fields.get("loggedIn") is not True:
+        return {"state": "unauthenticated"}
+    account: dict[str, Any] = {"label": _words(fields.get("authMethod")) or "Claude Code", "active": True}
+    for ours, theirs in (("email", "email"), ("organization", "orgName")):
+        if text := fields.get(theirs):
+            account[ours] = str(text)
+    return {"state": "authenticated", "accounts": [account]}
+
+
+def _words(method: object) -> str:
+    return str(method).replace("_", " ") if isinstance(method, str) else ""
 
 
 def auth_methods(client_capabilities: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

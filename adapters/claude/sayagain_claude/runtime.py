@@ -14,15 +14,15 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from sayagain.errors import InvalidParams, RuntimeFault, SessionNotFound
+from sayagain.errors import InvalidParams, MethodNotFound, RuntimeFault, SessionNotFound
 from sayagain.identity import new_session_id
 from sayagain.runtime import HistoryEntry, RuntimeCapabilities, SessionPage, SessionSetup
-from sayagain_claude.account import auth_methods
+from sayagain_claude.account import auth_methods, auth_status
 from sayagain_claude.executable import find_executable
 from sayagain_claude.history import history
 from sayagain_claude.patience import Patience
 from sayagain_claude.session import ClaudeSession
-from sayagain_claude.transcripts import copying, ids, listing, paths
+from sayagain_claude.transcripts import copying, ids, listing, paths, titles
 
 __all__ = ["CAPABILITIES", "ClaudeRuntime"]
 
@@ -34,8 +34,13 @@ CAPABILITIES: Final = RuntimeCapabilities(
     fork=True,
     delete=True,
     additional_directories=True,
+    title=True,
+    auth_status=True,
     system_prompt_modes=frozenset({"append", "override"}),
 )
+
+STATUS_PATIENCE: Final = 10.0
+"""Seconds for ``claude auth status``."""
 
 LOGOUT_PATIENCE: Final = 30.0
 """Seconds for ``claude auth logout``, which takes a quarter of one."""
@@ -112,13 +117,38 @@ class ClaudeRuntime:
         session.warm_up()
         return session
 
-    async def list(self, *, cwd: str | None, cursor: str | None) -> SessionPage:
+    async def list(self, *, cwd: str | None, cursor: str | None, archived: str = "exclude") -> SessionPage:
         """Stored sessions, newest first."""
 
         def read() -> SessionPage:
             return listing.list_sessions(self._config, cwd=cwd, cursor=cursor)
 
         return await anyio.to_thread.run_sync(read)
+
+    async def stored(self, session_id: str) -> bool:
+        """Whether there is a transcript with a prompt."""
+        path = await anyio.to_thread.run_sync(paths.find, session_id, self._config)
+        return path is not None and await anyio.to_thread.run_sync(listing.stored_session, path) is not None
+
+    async def set_title(self, session_id: str, title: str) -> None:
+        """A title row at the end of the transcript, as the CLI's own ``/rename`` leaves it (TTL-1)."""
+        path = await self._path(session_id)
+        await anyio.to_thread.run_sync(titles.append_title, path, session_id, title)
+        for session in list(self._sessions):
+            if session.session_id == session_id:
+                await session.renamed(title)
+
+    async def archive(self, session_id: str, *, archived: bool) -> None:
+        """Claude Code has no archive; never called, since the capability is not there."""
+        raise MethodNotFound("session/archive" if archived else "session/unarchive")
+
+    async def auth_status(self) -> Mapping[str, Any]:
+        """By ``claude auth status``, which takes a quarter of a second; nothing asks for it but the client."""
+        command = [find_executable(self._env), "auth", "status", "--json"]
+        with anyio.move_on_after(STATUS_PATIENCE):
+            result = await anyio.run_process(command, env=self._env, check=False)
+            return auth_status(result.stdout)
+        return {"state": "unknown"}
 
     async def delete(self, session_id: str) -> None:
         """Remove the transcript and all that belongs to it."""

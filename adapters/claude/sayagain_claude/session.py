@@ -15,6 +15,7 @@ import anyio.to_thread
 
 from sayagain.errors import (
     AuthRequired,
+    InvalidParams,
     PromptRefused,
     RequestCancelled,
     RuntimeDied,
@@ -358,6 +359,33 @@ class ClaudeSession:
         self._burnt.add(message_id)
         self._turns.take_back(message_id)
         self._withdrawing.discard(message_id)
+
+    async def renamed(self, title: str) -> None:
+        """The client named the session: tell the clients, and a running CLI, which else would write its own title."""
+        await self._emit([Update(self._session_id, _title(title))])
+        if self._process is not None:
+            try:
+                await self._process.request(
+                    {"subtype": "rename_session", "title": title}, patience=self._patience.answer
+                )
+            except RuntimeFault as error:
+                logger.warning("Claude Code was not told the new title: %s", error)
+
+    def options(self) -> Sequence[Mapping[str, Any]]:
+        """None yet."""
+        return ()
+
+    async def set_option(self, config_id: str, value: str | bool) -> None:
+        """See the seam."""
+        raise InvalidParams("configId", "this session has no such option")
+
+    async def cancel_tool_call(self, tool_call_id: str) -> None:
+        """See the seam."""
+        raise InvalidParams("toolCallId", "no tool call under this id can be cancelled")
+
+    async def cancel_terminal(self, terminal_id: str) -> None:
+        """See the seam."""
+        raise InvalidParams("terminalId", "no terminal under this id can be cancelled")
 
     async def interrupt(self) -> None:
         """See the seam. What does not stop in time is ended with its process."""

@@ -60,10 +60,15 @@ class Agent:
             "session/delete": self._delete,
             "session/prompt": self._prompt,
             "session/set_config_option": self._set_config_option,
+            "session/set_title": self._set_title,
+            "session/archive": self._archive,
+            "session/unarchive": self._unarchive,
+            "session/status": self._status,
             "tool_call/cancel": self._cancel_tool_call,
             "terminal/cancel": self._cancel_terminal,
             "auth/login": self._login,
             "auth/logout": self._logout,
+            "auth/status": self._auth_status,
         }
 
     async def __aenter__(self) -> Self:
@@ -139,7 +144,15 @@ class Agent:
     def _offered(self, method: str) -> bool:
         """Optional methods are served where they are advertised, and only there (INI-4)."""
         capabilities = self._runtime.capabilities
-        return {"session/fork": capabilities.fork, "session/delete": capabilities.delete}.get(method, True)
+        optional = {
+            "session/fork": capabilities.fork,
+            "session/delete": capabilities.delete,
+            "session/set_title": capabilities.title,
+            "session/archive": capabilities.archive,
+            "session/unarchive": capabilities.archive,
+            "auth/status": capabilities.auth_status,
+        }
+        return optional.get(method, True)
 
     def _new(self, request: IncomingRequest, params: Params) -> Outcome:
         request.on_cancel = _let_it_finish
@@ -172,17 +185,39 @@ class Agent:
         session.prompt(request, message_id, params["prompt"], keyed=key is not None)
         return DEFERRED
 
-    def _set_config_option(self, request: IncomingRequest, params: Params) -> Params:
-        self._sessions.active(request.connection, params["sessionId"])
-        raise InvalidParams("configId", "this session has no such option")
+    async def _set_config_option(self, request: IncomingRequest, params: Params) -> Params:
+        session = self._sessions.active(request.connection, params["sessionId"])
+        await session.backend.set_option(params["configId"], params["value"])
+        return {"configOptions": [dict(option) for option in session.backend.options()]}
 
-    def _cancel_tool_call(self, request: IncomingRequest, params: Params) -> Params:
-        self._sessions.active(request.connection, params["sessionId"])
-        raise InvalidParams("toolCallId", "no tool call under this id can be cancelled")
+    async def _cancel_tool_call(self, request: IncomingRequest, params: Params) -> Params:
+        session = self._sessions.active(request.connection, params["sessionId"])
+        await session.backend.cancel_tool_call(params["toolCallId"])
+        return {}
 
-    def _cancel_terminal(self, request: IncomingRequest, params: Params) -> Params:
-        self._sessions.active(request.connection, params["sessionId"])
-        raise InvalidParams("terminalId", "no terminal under this id can be cancelled")
+    async def _cancel_terminal(self, request: IncomingRequest, params: Params) -> Params:
+        session = self._sessions.active(request.connection, params["sessionId"])
+        await session.backend.cancel_terminal(params["terminalId"])
+        return {}
+
+    async def _set_title(self, request: IncomingRequest, params: Params) -> Params:
+        title = " ".join(params["title"].split())
+        if not title:
+            raise InvalidParams("title", "must not be empty")
+        await self._runtime.set_title(params["sessionId"], title)
+        return {"title": title}
+
+    async def _archive(self, request: IncomingRequest, params: Params) -> Params:
+        return await self._sessions.archive(params["sessionId"], archived=True)
+
+    async def _unarchive(self, request: IncomingRequest, params: Params) -> Params:
+        return await self._sessions.archive(params["sessionId"], archived=False)
+
+    async def _status(self, request: IncomingRequest, params: Params) -> Params:
+        return await self._sessions.status(params["sessionId"])
+
+    async def _auth_status(self, request: IncomingRequest, params: Params) -> Params:
+        return await self._runtime.auth_status()
 
     async def _login(self, request: IncomingRequest, params: Params) -> Params:
         await self._runtime.login(params["methodId"], params)
@@ -209,9 +244,12 @@ def _capabilities(runtime: RuntimeCapabilities) -> Params:
         "fork": runtime.fork,
         "delete": runtime.delete,
         "additionalDirectories": runtime.additional_directories,
+        "title": runtime.title,
+        "archive": runtime.archive,
+        "status": True,
     }
     session |= {name: {} for name, offered in optional.items() if offered}
     if "append" in runtime.system_prompt_modes:
         modes: dict[str, Any] = {mode: {} for mode in sorted(runtime.system_prompt_modes - {"append"})}
         session["systemPrompt"] = {"mode": modes} if modes else {}
-    return {"session": session}
+    return {"session": session} | ({"auth": {"status": {}}} if runtime.auth_status else {})

@@ -98,7 +98,7 @@ class Sessions:
             for update in session.current_state():
                 request.connection.update(session_id, update)
             request.after_success = lambda: session.activate(attachment)
-        return {}
+        return _options(session)
 
     async def close(self, connection: Connection, session_id: str) -> Params:
         """``session/close``: succeeds for what is not active (CLS-4). A resume of it comes to its end first (CLS-3)."""
@@ -117,9 +117,35 @@ class Sessions:
             await self._runtime.delete(session_id)
         return {}
 
+    async def archive(self, session_id: str, *, archived: bool) -> Params:
+        """``session/archive`` and ``session/unarchive``: an active session ends before it is archived (ARC-1)."""
+        async with self._lock(session_id):
+            if archived and (session := self._sessions.get(session_id)) is not None:
+                await session.close()
+            await self._runtime.archive(session_id, archived=archived)
+        return {}
+
+    async def status(self, session_id: str) -> Params:
+        """``session/status``: open in this process, or saved; nothing is changed by the question (STS-1)."""
+        session = self._sessions.get(session_id)
+        if session is not None and not session.ended:
+            state = {key: value for key, value in session.foreground.snapshot().items() if key != "sessionUpdate"}
+            return {"status": "open", "state": state}
+        if not await self._runtime.stored(session_id):
+            raise SessionNotFound(session_id)
+        return {"status": "saved"}
+
     async def list(self, params: Params) -> Params:
         """``session/list`` (LST-1 to LST-4)."""
-        page = await self._runtime.list(cwd=params.get("cwd"), cursor=params.get("cursor"))
+        archived = params.get("archived") or "exclude"
+        if archived not in ("exclude", "include", "only"):
+            raise InvalidParams("archived", "this filter is not supported")
+        if not self._runtime.capabilities.archive:
+            # Nothing is archived here, so two of the filters mean what they always mean.
+            if archived == "only":
+                return {"sessions": []}
+            archived = "exclude"
+        page = await self._runtime.list(cwd=params.get("cwd"), cursor=params.get("cursor"), archived=archived)
         result: dict[str, Any] = {"sessions": []}
         for stored in page.sessions:
             row: dict[str, Any] = {"sessionId": stored.session_id, "cwd": stored.cwd}
@@ -127,6 +153,8 @@ class Sessions:
                 row["title"] = stored.title
             if stored.updated_at is not None:
                 row["updatedAt"] = stored.updated_at
+            if stored.archived:
+                row["archived"] = True
             result["sessions"].append(row)
         if page.next_cursor is not None:
             result["nextCursor"] = page.next_cursor
@@ -147,7 +175,7 @@ class Sessions:
         # What the runtime has to say about the new session waits for the response: a client that gets updates of a
         # session it does not know yet may hang (seen with one IDE).
         request.after_success = lambda: session.activate(attachment)
-        return {"sessionId": session.session_id}
+        return {"sessionId": session.session_id, **_options(session)}
 
     async def _run(self, backend: RuntimeSession, *, fresh: bool) -> Session:
         session = Session(self._runtime, backend, fresh=fresh)
@@ -176,3 +204,9 @@ class Sessions:
             request.after_error = lambda: attachment.deliver(waiting)
         else:
             session.detach(request.connection)
+
+
+def _options(session: Session) -> dict[str, Any]:
+    """``configOptions`` of a set-up response; left out while they are not known (RPC-6)."""
+    options = session.backend.options()
+    return {"configOptions": [dict(option) for option in options]} if options else {}

@@ -15,7 +15,11 @@ __all__ = ["Runtime", "RuntimeCapabilities", "RuntimeSession", "SessionPage", "S
 
 @dataclass(frozen=True, slots=True)
 class RuntimeCapabilities:
-    """What this runtime can do beyond the baseline; the agent advertises just that (INI-4, INI-7, INI-8)."""
+    """What this runtime can do beyond the baseline; the agent advertises just that (INI-4, INI-7, INI-8).
+
+    ``title``, ``archive`` and ``auth_status`` are about the methods of these names: without one, its method is never
+    called.
+    """
 
     image: bool = False
     audio: bool = False
@@ -25,6 +29,9 @@ class RuntimeCapabilities:
     fork: bool = False
     delete: bool = False
     additional_directories: bool = False
+    title: bool = False
+    archive: bool = False
+    auth_status: bool = False
     system_prompt_modes: frozenset[str] = frozenset()
 
 
@@ -51,6 +58,7 @@ class StoredSession:
     cwd: str
     title: str | None = None
     updated_at: str | None = None
+    archived: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,33 @@ class RuntimeSession(Protocol):
 
         Updates of the session itself, in wire form.
         """
+        ...
+
+    def options(self) -> Sequence[WireMapping]:
+        """The session's config options with their current values, in wire form, most important first (CFG-4, CFG-5).
+
+        Empty when there are none, or when they are not known yet; an
+        :class:`~sayagain.runtime.events.Update` with a ``config_option_update`` reports every change of the list or of
+        a value, whoever made it, the client included (CFG-6).
+        """
+        ...
+
+    async def set_option(self, config_id: str, value: str | bool) -> None:
+        """Set an option; it has its new value when this returns. Others may have changed with it.
+
+        Raises :class:`~sayagain.errors.InvalidParams` for ``configId`` or ``value``, and nothing has changed (CFG-2).
+        """
+        ...
+
+    async def cancel_tool_call(self, tool_call_id: str) -> None:
+        """Stop one tool call that advertises it; returns when that is accepted, an update tells the end (TC-4).
+
+        Raises :class:`~sayagain.errors.InvalidParams` for ``toolCallId`` when it can't be cancelled.
+        """
+        ...
+
+    async def cancel_terminal(self, terminal_id: str) -> None:
+        """As :meth:`cancel_tool_call`, for the process of a terminal; the field is ``terminalId``."""
         ...
 
     async def interrupt(self) -> None:
@@ -158,8 +193,34 @@ class Runtime(AbstractAsyncContextManager["Runtime"], Protocol):
         """A new session that starts with a copy of all that is stored of another."""
         ...
 
-    async def list(self, *, cwd: str | None, cursor: str | None) -> SessionPage:
-        """Stored root sessions; :class:`~sayagain.errors.InvalidParams` for a malformed cursor (LST-1 to LST-4)."""
+    async def list(self, *, cwd: str | None, cursor: str | None, archived: str = "exclude") -> SessionPage:
+        """Stored root sessions; :class:`~sayagain.errors.InvalidParams` for a malformed cursor (LST-1 to LST-5).
+
+        ``archived`` is ``exclude``, ``include`` or ``only``; never but the first without the capability.
+        """
+        ...
+
+    async def stored(self, session_id: str) -> bool:
+        """Whether the session would be listed, archived or not. Changes nothing (STS-1)."""
+        ...
+
+    async def set_title(self, session_id: str, title: str) -> None:
+        """Name a stored session, which need not be active; a later generated title does not replace it (TTL-1).
+
+        ``title`` is normalised and not empty. Raises :class:`~sayagain.errors.SessionNotFound`. An active session
+        reports the new title as an event, too.
+        """
+        ...
+
+    async def archive(self, session_id: str, *, archived: bool) -> None:
+        """Hide a stored session from the list, or show it again (ARC-1). Repeats succeed; it is not active.
+
+        Raises :class:`~sayagain.errors.SessionNotFound`.
+        """
+        ...
+
+    async def auth_status(self) -> WireMapping:
+        """The result of ``auth/status``; never :class:`~sayagain.errors.AuthRequired` (AUT-2)."""
         ...
 
     async def delete(self, session_id: str) -> None:

@@ -53,6 +53,8 @@ class FakeStore:
 
     sessions: dict[str, list[HistoryEntry]] = field(default_factory=dict[str, list[HistoryEntry]])
     directories: dict[str, str] = field(default_factory=dict[str, str])
+    titles: dict[str, str] = field(default_factory=dict[str, str])
+    archived: set[str] = field(default_factory=set[str])
     owners: dict[str, FakeSession] = field(default_factory=dict[str, "FakeSession"])
     reads: int = 0
     """How many times any history was read, replays and id reads together."""
@@ -92,6 +94,9 @@ class FakeSession:
         """Awaited before the session is owned: a test stops here."""
         self._taken_back: set[str] = set()
         self.can_withdraw = True
+        self.pace = "slow"
+        self.cancellable: set[str] = set()
+        """Ids of tool calls and terminals that can be cancelled."""
         self.closed = False
         self._failure: Exception | None = None
         self._replies = 0
@@ -149,6 +154,34 @@ class FakeSession:
 
     def snapshot(self) -> Sequence[Mapping[str, Any]]:
         return self.snapshot_updates
+
+    def options(self) -> Sequence[Mapping[str, Any]]:
+        values = [{"value": value, "name": value.title()} for value in ("slow", "fast")]
+        return [{"configId": "pace", "name": "Pace", "type": "select", "currentValue": self.pace, "options": values}]
+
+    async def set_option(self, config_id: str, value: str | bool) -> None:
+        await anyio.lowlevel.checkpoint()
+        if config_id != "pace":
+            raise InvalidParams("configId", "this session has no such option")
+        if not isinstance(value, str) or value not in ("slow", "fast"):
+            raise InvalidParams("value", "is none of the option's values")
+        self.pace = value
+        self.update({"sessionUpdate": "config_option_update", "configOptions": self.options()})
+
+    async def cancel_tool_call(self, tool_call_id: str) -> None:
+        await anyio.lowlevel.checkpoint()
+        if tool_call_id not in self.cancellable:
+            raise InvalidParams("toolCallId", "no tool call under this id can be cancelled")
+        self.cancellable.remove(tool_call_id)
+        self.update({"sessionUpdate": "tool_call_update", "toolCallId": tool_call_id, "status": "cancelled"})
+
+    async def cancel_terminal(self, terminal_id: str) -> None:
+        await anyio.lowlevel.checkpoint()
+        if terminal_id not in self.cancellable:
+            raise InvalidParams("terminalId", "no terminal under this id can be cancelled")
+        self.cancellable.remove(terminal_id)
+        exit_status = {"signal": "SIGTERM"}
+        self.update({"sessionUpdate": "terminal_update", "terminalId": terminal_id, "exitStatus": exit_status})
 
     async def interrupt(self) -> None:
         await anyio.lowlevel.checkpoint()
@@ -286,6 +319,9 @@ class FakeRuntime:
             fork=True,
             delete=True,
             additional_directories=True,
+            title=True,
+            archive=True,
+            auth_status=True,
             system_prompt_modes=frozenset({"append"}),
         )
         self.manual = False
@@ -333,15 +369,42 @@ class FakeRuntime:
                 session.persist(replace(entry, session_id=session.session_id))
         return session
 
-    async def list(self, *, cwd: str | None, cursor: str | None) -> SessionPage:
+    async def list(self, *, cwd: str | None, cursor: str | None, archived: str = "exclude") -> SessionPage:
         if cursor not in (None, "", "0"):
             raise InvalidParams("cursor", "is not one of ours")
         rows = [
-            StoredSession(session_id, self.store.directories[session_id])
+            StoredSession(
+                session_id,
+                self.store.directories[session_id],
+                self.store.titles.get(session_id),
+                archived=session_id in self.store.archived,
+            )
             for session_id in reversed(self.store.sessions)
             if cwd in (None, self.store.directories[session_id])
         ]
-        return SessionPage(rows)
+        shown = {"exclude": (False,), "include": (False, True), "only": (True,)}[archived]
+        return SessionPage([row for row in rows if row.archived in shown])
+
+    async def stored(self, session_id: str) -> bool:
+        return session_id in self.store.sessions
+
+    async def set_title(self, session_id: str, title: str) -> None:
+        if session_id not in self.store.sessions:
+            raise SessionNotFound(session_id)
+        self.store.titles[session_id] = title
+        if (session := self.sessions.get(session_id)) is not None:
+            session.update({"sessionUpdate": "session_info_update", "title": title})
+
+    async def archive(self, session_id: str, *, archived: bool) -> None:
+        if session_id not in self.store.sessions:
+            raise SessionNotFound(session_id)
+        if archived:
+            self.store.archived.add(session_id)
+        else:
+            self.store.archived.discard(session_id)
+
+    async def auth_status(self) -> Mapping[str, Any]:
+        return {"state": "authenticated" if self.logins else "unauthenticated"}
 
     async def delete(self, session_id: str) -> None:
         self.store.sessions.pop(session_id, None)
