@@ -79,6 +79,14 @@ class Client(Wire):
         await self.transport.aclose()
         await self.over.wait()
 
+    async def run(self) -> None:
+        try:
+            await super().run()
+        finally:
+            # Whoever waits for a line fails now, not after its patience.
+            self.closed = True
+            self._wake()
+
     async def _receive(self) -> bytes:
         if self.paused is not None:
             await self.paused.wait()

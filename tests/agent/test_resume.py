@@ -44,8 +44,7 @@ async def test_the_order_on_the_wire(world: World, client: Client) -> None:
     ]
     assert other.update_index(session_id, "state_update") + 1 == other.answer_index(request)
     assert list(entities(other.updates(session_id)).values()) == ["one", "answer to one", "two", "answer to two"]
-    again = await other.resume(session_id, replay=True)
-    assert again == {}
+    await other.resume(session_id, replay=True)
     assert len(other.updates(session_id, "replay_complete")) == 2, "one for each request"
 
 

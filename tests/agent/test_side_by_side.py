@@ -134,7 +134,7 @@ async def test_close_and_two_resumes_in_one_write(world: World, client: Client) 
     ]
     await client.post(*messages)
     for message in messages:
-        assert await client.answer(message["id"]) == {}
+        await client.answer(message["id"])
     assert await client.prompt(session_id, "two", "key") == await client.prompt(session_id, "two", "key")
     assert len(world.store.ids(session_id)) == 2
 

@@ -7,15 +7,18 @@ without a seam.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+import anyio
 
 from sayagain.agent.attachment import Attachment
 from sayagain.agent.journal import entity_of
 from sayagain.agent.session import Session
 from sayagain.errors import SessionInUse, SessionNotFound
-from sayagain.runtime import ChildStarts, HistoryEnds, HistoryUpdate, Unreadable, UserTurn
+from sayagain.runtime import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
 
 __all__ = ["replay"]
 
@@ -49,6 +52,17 @@ async def _own(session: Session) -> bool:
     return True
 
 
+@asynccontextmanager
+async def _closing(entries: AsyncIterator[HistoryEntry]) -> AsyncGenerator[AsyncIterator[HistoryEntry]]:
+    """A replay that ends early closes what it read from; otherwise files stay open until the next collection."""
+    try:
+        yield entries
+    finally:
+        if isinstance(entries, AsyncGenerator):
+            with anyio.CancelScope(shield=True):
+                await entries.aclose()
+
+
 class _Replay:
     def __init__(self, session: Session, attachment: Attachment) -> None:
         self._session = session
@@ -68,22 +82,10 @@ class _Replay:
         try:
             # Unfinished work in the history goes on only while this process works on the session.
             live = self._session.foreground.active or bool(self._session.working_children())
-            async for entry in self._session.runtime.history(self._root, live=live):
-                match entry:
-                    case HistoryUpdate():
-                        self._send(entry.session_id, entry.update)
-                    case UserTurn():
-                        if entry.session_id == self._root:
-                            self._ids.update(entry.message_ids)
-                        if entry.update is not None:
-                            self._send(entry.session_id, entry.update)
-                    case ChildStarts():
-                        self._begin_child(entry.parent_id, entry.child_id, entry.update)
-                    case HistoryEnds():
-                        self._end(entry.session_id)
-                    case Unreadable():
-                        self._gaps.append(entry)
-                await self._connection.drained()
+            async with _closing(self._session.runtime.history(self._root, live=live)) as entries:
+                async for entry in entries:
+                    self._take(entry)
+                    await self._connection.drained()
         except SessionNotFound:
             # Made in this process and never prompted: an empty history, which is told as one (RPL-2).
             if not self._session.fresh:
@@ -96,6 +98,22 @@ class _Replay:
             gate.begin()
             self._connection.update(child_id, gate.complete())
         return self._ids
+
+    def _take(self, entry: HistoryEntry) -> None:
+        match entry:
+            case HistoryUpdate():
+                self._send(entry.session_id, entry.update)
+            case UserTurn():
+                if entry.session_id == self._root:
+                    self._ids.update(entry.message_ids)
+                if entry.update is not None:
+                    self._send(entry.session_id, entry.update)
+            case ChildStarts():
+                self._begin_child(entry.parent_id, entry.child_id, entry.update)
+            case HistoryEnds():
+                self._end(entry.session_id)
+            case Unreadable():
+                self._gaps.append(entry)
 
     def _close_gates(self) -> None:
         """The cut: nothing is awaited in here."""
