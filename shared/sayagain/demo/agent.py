@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -65,7 +65,7 @@ class AgentProcess:
 
 
 @asynccontextmanager
-async def start_agent(runtime: str, env: Mapping[str, str]) -> AsyncIterator[AgentProcess]:
+async def start_agent(runtime: str, env: Mapping[str, str]) -> AsyncGenerator[AgentProcess]:
     """Start ``sayagain <runtime>``; it is gone at the end."""
     async with await anyio.open_process([sys.executable, "-m", "sayagain", runtime], env=env, stderr=None) as process:
         try:
