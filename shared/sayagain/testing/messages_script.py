@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from sayagain.testing.messages_request import Asked
+from sayagain.testing.stand_in_script import ApiError, BaseScript, BaseStep, Cut, Hold
 
 __all__ = [
     "NAMED_SCRIPTS",
@@ -66,13 +67,6 @@ class ToolUse:
 
 
 @dataclass(frozen=True)
-class Hold:
-    """Wait here until the test releases ``name``."""
-
-    name: str
-
-
-@dataclass(frozen=True)
 class Stop:
     """The stop reason, if it is not what the parts imply (``tool_use`` or ``end_turn``)."""
 
@@ -89,21 +83,6 @@ class Usage:
     cache_creation_input_tokens: int = 0
 
 
-@dataclass(frozen=True)
-class ApiError:
-    """An HTTP error if it is the first part but holds; later in the reply an ``error`` event in the stream."""
-
-    status: int
-    type: str
-    message: str = "stand-in error"
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-@dataclass(frozen=True)
-class Cut:
-    """Close the connection here, in the middle of whatever block is open."""
-
-
 Part: TypeAlias = Text | Thinking | ToolUse | Hold | Stop | Usage | ApiError | Cut
 Reply: TypeAlias = Sequence[Part]
 ScriptLike: TypeAlias = Callable[[Asked], Reply | None]
@@ -111,41 +90,15 @@ ScriptLike: TypeAlias = Callable[[Asked], Reply | None]
 
 
 @dataclass
-class Step:
-    """Replies for the requests whose newest user text contains ``when`` (``None``: any).
-
-    ``replies[k]`` answers the request after k model messages of the same turn (:attr:`Asked.round`), so a tool loop
-    is a list of replies and an HTTP retry gets the same reply again. A step is used for ``times`` requests at most:
-    an error that goes away is a step with ``times=1`` in front of another one.
-    """
-
-    when: str | None
-    replies: Sequence[Reply]
-    times: int | None = None
-    used: int = 0
-
-    def matches(self, asked: Asked) -> bool:
-        """Whether this step answers the request."""
-        if self.times is not None and self.used >= self.times:
-            return False
-        return asked.round < len(self.replies) and (self.when is None or self.when in asked.newest_text)
+class Step(BaseStep[Part]):
+    """Replies for the requests whose newest user text contains ``when``."""
 
 
 @dataclass
-class Script:
-    """The first step that matches answers; side requests (titles, quota checks) never reach the steps."""
+class Script(BaseScript[Part]):
+    """The first step that matches answers; without one, the default."""
 
-    steps: Sequence[Step] = ()
     default: Reply = (Text("Done."),)
-
-    def __call__(self, asked: Asked) -> Reply | None:
-        if asked.kind == "side":
-            return None
-        for step in self.steps:
-            if step.matches(asked):
-                step.used += 1
-                return step.replies[asked.round]
-        return self.default
 
 
 def parse_script(document: Mapping[str, Any]) -> Script:

@@ -4,34 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from sayagain.testing.messages_script import ApiError, Cut, Hold, Reply, Stop, Text, Thinking, ToolUse, Usage
+from sayagain.testing.stand_in_script import Close, Piece, Wait, chunks, encode_event
 
-__all__ = ["Close", "Piece", "Wait", "encode_event", "stream_reply", "whole_reply"]
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Go on when the gate ``name`` opens, or with ``step`` when one step of it is granted."""
-
-    name: str
-    step: bool = False
+__all__ = ["stream_reply", "whole_reply"]
 
 
-@dataclass(frozen=True)
-class Close:
-    """Close the connection without an end."""
-
-
-Piece: TypeAlias = bytes | Wait | Close
 _DEFAULT_USAGE = Usage(input_tokens=12, output_tokens=7)
-
-
-def encode_event(data: Mapping[str, Any]) -> bytes:
-    """One server-sent event, named by the ``type`` of its data."""
-    return f"event: {data['type']}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
 def stream_reply(reply: Reply, message_id: str, model: str, tool_id: Callable[[], str]) -> Iterator[Piece]:
@@ -49,14 +30,14 @@ def stream_reply(reply: Reply, message_id: str, model: str, tool_id: Callable[[]
                 if not text_open:
                     index, text_open = index + 1, True
                     yield _block_start(index, {"type": "text", "text": ""})
-                for piece in _chunks(part.text, part.chunk):
+                for piece in chunks(part.text, part.chunk):
                     if part.gate is not None:
                         yield Wait(part.gate, step=True)
                     yield _block_delta(index, {"type": "text_delta", "text": piece})
             case Thinking():
                 index += 1
                 yield _block_start(index, {"type": "thinking", "thinking": "", "signature": ""})
-                for piece in _chunks(part.text, part.chunk):
+                for piece in chunks(part.text, part.chunk):
                     yield _block_delta(index, {"type": "thinking_delta", "thinking": piece})
                 yield _block_delta(index, {"type": "signature_delta", "signature": part.signature})
                 yield _block_stop(index)
@@ -64,7 +45,7 @@ def stream_reply(reply: Reply, message_id: str, model: str, tool_id: Callable[[]
                 index += 1
                 call = {"type": "tool_use", "id": part.id or tool_id(), "name": part.name, "input": dict[str, Any]()}
                 yield _block_start(index, call)
-                for piece in _chunks(json.dumps(part.input, ensure_ascii=False), part.chunk):
+                for piece in chunks(json.dumps(part.input, ensure_ascii=False), part.chunk):
                     yield _block_delta(index, {"type": "input_json_delta", "partial_json": piece})
                 yield _block_stop(index)
             case Hold():
@@ -131,12 +112,6 @@ def _stop_reason(reply: Reply) -> str:
         if isinstance(part, Stop):
             return part.reason
     return "tool_use" if any(isinstance(part, ToolUse) for part in reply) else "end_turn"
-
-
-def _chunks(text: str, size: int | None) -> list[str]:
-    if size is None:
-        return [text]
-    return [text[start : start + size] for start in range(0, len(text), size)]
 
 
 def _block_start(index: int, block: Mapping[str, Any]) -> bytes:
