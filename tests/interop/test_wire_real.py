@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -169,7 +170,7 @@ def anyio_backend() -> str:
 
 
 @asynccontextmanager
-async def running(folder: Path, scenario: Scenario) -> AsyncIterator[Run]:
+async def running(folder: Path, scenario: Scenario, models: Models) -> AsyncIterator[Run]:
     """The scenario's agent with a new session; every line of it is checked at the end."""
     cwd = folder / "project"
     async with serve_messages(script_in(cwd, scenario.script())) as service:
@@ -192,7 +193,7 @@ async def running(folder: Path, scenario: Scenario) -> AsyncIterator[Run]:
                 if process.returncode is None:
                     process.kill()
     check_schema(pipes.lines)
-    assert await complaints(pipes.lines) == []
+    assert models.complaints(pipes.lines) == []
 
 
 def script_in(cwd: Path, script: Script) -> Script:
@@ -215,18 +216,34 @@ def check_schema(lines: list[Line]) -> None:
         (checker.agent_sent if side == "agent" else checker.client_sent)(line)
 
 
-async def complaints(lines: list[Line]) -> list[str]:
-    """What the Python SDK's models say, without what is newer than they are."""
+class Models:
+    """The Python SDK's models, in an interpreter that has them."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def complaints(self, lines: list[Line]) -> list[str]:
+        """What they have against a connection, without what is newer than they are."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(lines) + "\n")
+        self._process.stdin.flush()
+        found: list[str] = json.loads(self._process.stdout.readline())
+        return [c for c in found if c not in UNKNOWN_TO_THE_MODELS and not NEW_CAPABILITY.fullmatch(c)]
+
+
+@pytest.fixture(scope="module")
+def models() -> Iterator[Models]:
+    """One interpreter for all: the models take a second to build."""
     python = Path(os.environ["SAYAGAIN_ORACLES"], "python-v2", "bin", "python")
-    recording = "".join(json.dumps({"side": side, "line": line}) + "\n" for side, line in lines)
-    done = await anyio.run_process([str(python), str(MODELS)], input=recording.encode(), stderr=None)
-    return [c for c in json.loads(done.stdout) if c not in UNKNOWN_TO_THE_MODELS and not NEW_CAPABILITY.fullmatch(c)]
+    with subprocess.Popen([python, MODELS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Models(process)
 
 
 @needs_oracles
 @pytest.mark.parametrize("name", PLAYS)
-async def test_every_line_of_a_run_is_valid(name: str, tmp_path: Path) -> None:
-    async with running(tmp_path, SCENARIOS[name]) as run:
+async def test_every_line_of_a_run_is_valid(name: str, tmp_path: Path, models: Models) -> None:
+    async with running(tmp_path, SCENARIOS[name], models) as run:
         await PLAYS[name](run)
         await run.replay()
 
@@ -236,8 +253,8 @@ def own(*steps: Step) -> Scenario:
 
 
 @needs_oracles
-async def test_every_line_of_prompts_with_all_kinds_of_content_is_valid(tmp_path: Path) -> None:
-    async with running(tmp_path, own()) as run:
+async def test_every_line_of_prompts_with_all_kinds_of_content_is_valid(tmp_path: Path, models: Models) -> None:
+    async with running(tmp_path, own(), models) as run:
         await run.ask_blocks(
             [
                 text("Look at these"),
@@ -250,10 +267,10 @@ async def test_every_line_of_prompts_with_all_kinds_of_content_is_valid(tmp_path
 
 
 @needs_oracles
-async def test_every_line_of_cancelled_and_refused_requests_is_valid(tmp_path: Path) -> None:
+async def test_every_line_of_cancelled_and_refused_requests_is_valid(tmp_path: Path, models: Models) -> None:
     work = Step("Long work", [[Text("I begin "), Hold("work"), Text("and end.")]])
     tool = Step("Write", [[ToolUse("Write", {"file_path": "@/new.txt", "content": "one\n"})], [Text("Written.")]])
-    async with running(tmp_path, own(work, tool)) as run:
+    async with running(tmp_path, own(work, tool), models) as run:
         wire, session_id = run.wire, run.session_id
         await wire.prompt(session_id, "Long work", key="1")
         await run.service.held("work")
@@ -288,8 +305,8 @@ async def test_every_line_of_cancelled_and_refused_requests_is_valid(tmp_path: P
 
 
 @needs_oracles
-async def test_every_line_about_the_list_and_copies_of_sessions_is_valid(tmp_path: Path) -> None:
-    async with running(tmp_path, SCENARIOS["plain"]) as run:
+async def test_every_line_about_the_list_and_copies_of_sessions_is_valid(tmp_path: Path, models: Models) -> None:
+    async with running(tmp_path, SCENARIOS["plain"], models) as run:
         wire, cwd = run.wire, run.cwd
         await run.ask("Say hello.")
         fork = await wire.request("session/fork", {"sessionId": run.session_id, "cwd": cwd})
@@ -303,10 +320,10 @@ async def test_every_line_about_the_list_and_copies_of_sessions_is_valid(tmp_pat
 
 
 @needs_oracles
-async def test_a_line_that_is_not_valid_is_found() -> None:
+def test_a_line_that_is_not_valid_is_found(models: Models) -> None:
     chunk = {"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text"}}
     params = {"sessionId": "s", "update": chunk}
     lines: list[Line] = [("agent", {"jsonrpc": "2.0", "method": "session/update", "params": params})]
     with pytest.raises(WireFault):
         check_schema(lines)
-    assert await complaints(lines)
+    assert models.complaints(lines)

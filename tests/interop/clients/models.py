@@ -1,9 +1,10 @@
-"""Reads a recorded connection into the Python SDK's models, and tells what they say against it.
+"""Reads recorded connections into the Python SDK's models, and tells what they say against them.
 
-usage: python models.py < recording > complaints   (runs in an environment that has the SDK)
+usage: python models.py < recordings > complaints   (runs in an environment that has the SDK)
 
-A line of the recording is ``{"side": "agent" or "client", "line": {...}}``, in order; the complaints are a JSON array.
-The models drop what they do not know and repair what they can, so a value must also come out as it went in.
+Each line of the input is a recording, a JSON array of ``["agent" or "client", line]`` in order; each line of the output
+is the JSON array of complaints about it. The models drop what they do not know and repair what they can, so a value
+must also come out as it went in.
 """
 
 import json
@@ -65,10 +66,9 @@ def differences(sent: Any, back: Any, path: str) -> Iterator[str]:
             yield f"{path}: became another value"
 
 
-def check(recording: list[dict[str, Any]]) -> Iterator[str]:
+def check(recording: list[tuple[str, Any]]) -> Iterator[str]:
     asked: dict[tuple[str, Any], str] = {}
-    for record in recording:
-        side, line = record["side"], record["line"]
+    for side, line in recording:
         server = "client" if side == "agent" else "agent"
         if "method" not in line:
             method = asked.pop((side, line["id"]), "")
@@ -90,4 +90,5 @@ def check(recording: list[dict[str, Any]]) -> Iterator[str]:
         yield from (f"{name}: {complaint}" for complaint in found)
 
 
-print(json.dumps(sorted(set(check([json.loads(line) for line in sys.stdin])))))
+for recording in sys.stdin:
+    print(json.dumps(sorted(set(check(json.loads(recording))))), flush=True)
