@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from support_claude import AgentProcess, agent_process, claude_environment
 
 from sayagain.testing.messages_api import MessagesService, serve_messages
 from sayagain.testing.messages_script import Script
+from support_claude import AgentProcess, agent_process, claude_environment
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support_claude import AgentProcess, agent_process, stored_ids
-from support_wire import WireError, entities, prompt_params
 
 from sayagain.identity import derive_message_id
 from sayagain.testing.messages_api import MessagesService
 from sayagain.testing.messages_script import Hold, Script, Step, Text, ToolUse
+from support_claude import AgentProcess, agent_process, stored_ids
+from support_wire import WireError, entities, prompt_params
 
 pytestmark = pytest.mark.real
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support_claude import AgentProcess, agent_process, stored_ids
-from support_wire import WireError, entities, text
 
 from sayagain.testing.messages_api import MessagesService
 from sayagain.testing.messages_script import ApiError, Hold, Script, Step, Text, Thinking, ToolUse
+from support_claude import AgentProcess, agent_process, stored_ids
+from support_wire import WireError, entities, text
 
 pytestmark = pytest.mark.real
 
