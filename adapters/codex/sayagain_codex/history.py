@@ -1,0 +1,398 @@
+"""A stored session as history entries: one pass over its items, and over its subagents' where they began.
+
+Here is what asks the app-server: which items there are, in pages. What they look like is said in
+:mod:`~sayagain_codex.translate.items`. A page at a time is held, so a session of any length takes the same memory; the
+next one is fetched while the one before is translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from sayagain.errors import HistoryUnreadable
+from sayagain.identity import child_session_id
+from sayagain.protocol.loose import Json, as_list, as_mapping, as_text
+from sayagain.runtime import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
+from sayagain_codex.translate import subagents
+from sayagain_codex.translate.items import item_updates, user_message_id
+
+__all__ = ["Client", "history", "message_ids"]
+
+PAGE: Final = 100
+"""Items in a page: the app-server's own limit (measured)."""
+
+_MAX_DEPTH: Final = 32
+"""Depth of nested subagents; Codex itself stops far earlier."""
+
+_UNSUPPORTED: Final = -32601
+
+
+class Client(Protocol):
+    """The app-server, as far as history needs it."""
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Any:
+        """The result of a request; raises an error with ``code`` and ``message`` when the app-server answers one."""
+        ...
+
+
+async def history(
+    client: Client, thread: Mapping[str, Any], session_id: str, *, live: bool
+) -> AsyncIterator[list[HistoryEntry]]:
+    """All that is stored of a session, in batches, oldest first.
+
+    ``thread`` is the ``Thread`` that ``thread/resume`` or ``thread/start`` returned: only after one of them is what
+    the app-server lists up to date (measured). ``live`` keeps unfinished tool calls and children running, else they
+    failed or were cancelled with their turn. Raises :class:`~sayagain.errors.HistoryUnreadable`, also after batches
+    were given: those are then not the whole.
+    """
+    reader = _Session(client, session_id, live, as_text(thread.get("cwd")) or "/")
+    async for batch in reader.thread(_Source(as_text(thread.get("id")) or session_id, session_id, live)):
+        yield batch
+
+
+async def message_ids(client: Client, thread_id: str) -> set[str]:
+    """The ids of all user messages of a thread, as :func:`history` gives them; raises like it."""
+    found: set[str] = set()
+    cursor: object = None
+    pages = _Pages(client, thread_id)
+    while True:
+        page = await pages.fetch(cursor)
+        for entry in page.entries:
+            if entry.item.get("type") == "userMessage":
+                message_id = user_message_id(entry.item)
+                found.add(message_id if message_id not in found else as_text(entry.item.get("id")))
+        if page.next is None:
+            return found
+        cursor = page.next
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    turn_id: str
+    item: Json
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    entries: Sequence[_Item]
+    damaged: int
+    next: object
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A thread to read, and the session that it is."""
+
+    thread_id: str
+    session_id: str
+    live: bool
+
+
+@dataclass(slots=True)
+class _Children:
+    """The subagents that Codex lists under the root."""
+
+    threads: dict[str, Json] = field(default_factory=dict[str, Json])
+    by_parent: dict[str, list[subagents.Named]] = field(default_factory=dict[str, "list[subagents.Named]"])
+
+
+class _Pages:
+    """The items of one thread in pages, ascending: by ``thread/items/list``, by whole turns for legacy threads."""
+
+    def __init__(self, client: Client, thread_id: str) -> None:
+        self._client = client
+        self._thread_id = thread_id
+        self._by_turns = False
+
+    async def fetch(self, cursor: object) -> _Page:
+        """The page at a cursor (``None``: the first)."""
+        if not self._by_turns:
+            try:
+                return self._items(await self._list("thread/items/list", cursor, {}))
+            except Exception as error:
+                if not _answered(error) or getattr(error, "code", None) != _UNSUPPORTED or cursor is not None:
+                    raise _unreadable(error) from error
+                self._by_turns = True
+        try:
+            return self._turns(await self._list("thread/turns/list", cursor, {"itemsView": "full"}))
+        except Exception as error:
+            if "not materialized" in str(getattr(error, "message", "")):
+                return _Page((), 0, None)  # nothing was ever prompted here
+            raise _unreadable(error) from error
+
+    async def status(self, turn_id: str) -> str:
+        """The status of a turn, the latest looked at first: it is the one that may be unfinished."""
+        cursor: object = None
+        while True:
+            params = {"itemsView": "notLoaded", "sortDirection": "desc"}
+            try:
+                result = await self._list("thread/turns/list", cursor, params)
+            except Exception as error:
+                raise _unreadable(error) from error
+            for turn in map(as_mapping, as_list(result.get("data"))):
+                if turn.get("id") == turn_id:
+                    return as_text(turn.get("status"))
+            cursor = result.get("nextCursor")
+            if cursor is None:
+                return ""
+
+    async def _list(self, method: str, cursor: object, params: Json) -> Json:
+        request: dict[str, Any] = {"threadId": self._thread_id, "limit": PAGE, "sortDirection": "asc", **params}
+        if cursor is not None:
+            request["cursor"] = cursor
+        return as_mapping(await self._client.request(method, request))
+
+    def _items(self, result: Json) -> _Page:
+        entries: list[_Item] = []
+        damaged = 0
+        for row in as_list(result.get("data")):
+            item = as_mapping(as_mapping(row).get("item"))
+            if as_text(item.get("id")) and as_text(item.get("type")):
+                entries.append(_Item(as_text(as_mapping(row).get("turnId")), item))
+            else:
+                damaged += 1
+        return _Page(entries, damaged, result.get("nextCursor"))
+
+    def _turns(self, result: Json) -> _Page:
+        rows = [
+            {"turnId": turn.get("id"), "item": item}
+            for turn in map(as_mapping, as_list(result.get("data")))
+            for item in as_list(turn.get("items"))
+        ]
+        return self._items({"data": rows, "nextCursor": result.get("nextCursor")})
+
+
+class _Session:
+    """What all threads of one session share."""
+
+    def __init__(self, client: Client, session_id: str, live: bool, cwd: str) -> None:
+        self._client = client
+        self._session_id = session_id
+        self._live = live
+        self._cwd = cwd
+        self._given: set[str] = set()
+        self._announced: set[str] = set()
+        self._children: _Children | None = None
+        self._depth = 0
+
+    async def thread(self, source: _Source) -> AsyncIterator[list[HistoryEntry]]:
+        """Everything of one thread, and of the subagents that it started."""
+        self._given.add(source.thread_id)
+        reader = _Thread(_Pages(self._client, source.thread_id), source, self._cwd, self._child_id)
+        async for part in reader.parts():
+            if isinstance(part, list):
+                yield part
+                continue
+            async for batch in self._child(part, source):
+                yield batch
+        # Those that no item names: the process was killed before it stored the item.
+        for named in (await self._listed()).by_parent.get(source.thread_id, []):
+            async for batch in self._child(named, source):
+                yield batch
+        if reader.damaged:
+            what = "1 damaged entry" if reader.damaged == 1 else f"{reader.damaged} damaged entries"
+            yield [Unreadable(source.session_id, reader.damaged, what)]
+
+    def _child_id(self, named: subagents.Named | None, thread_id: str) -> str | None:
+        """The session of a subagent's thread; ``None`` for one that was not and will not be announced here."""
+        if named is not None and named.started:
+            self._announced.add(thread_id)
+        return child_session_id(self._session_id, thread_id) if thread_id in self._announced else None
+
+    async def _child(self, named: subagents.Named, parent: _Source) -> AsyncIterator[list[HistoryEntry]]:
+        if named.thread_id in self._given or self._depth >= _MAX_DEPTH:
+            return
+        if not named.started:
+            known = (await self._listed()).threads.get(named.thread_id)
+            found = subagents.named_in_thread(known) if known else None
+            if found is None or found[0] != parent.thread_id:
+                return
+            named = found[1]
+        self._given.add(named.thread_id)
+        self._announced.add(named.thread_id)
+        child_id = child_session_id(self._session_id, named.thread_id)
+        known = (await self._listed()).threads.get(named.thread_id, {})
+        running = self._live and as_mapping(known.get("status")).get("type") == "active"
+        state = {"state": "running" if running else "idle"}
+        yield [ChildStarts(parent.session_id, child_id, subagents.announcement(child_id, named, state))]
+        self._depth += 1
+        try:
+            if not self._live:
+                await self._bring_up_to_date(named.thread_id)
+            async for batch in self.thread(_Source(named.thread_id, child_id, running)):
+                yield batch
+        except HistoryUnreadable:
+            yield [Unreadable(child_id, 1, "a subagent's history cannot be read")]
+        finally:
+            self._depth -= 1
+        yield [HistoryEnds(child_id)]
+
+    async def _bring_up_to_date(self, thread_id: str) -> None:
+        """Resume a subagent's thread when what is listed of it may be old, and let go of it again.
+
+        A list that wasn't resumed lacks what was written in the instant of a kill (measured), and then its last turn
+        is unfinished, or there is none. One that ended in peace is complete.
+        """
+        request = {"threadId": thread_id, "limit": 1, "sortDirection": "desc", "itemsView": "notLoaded"}
+        try:
+            turns = as_list(as_mapping(await self._client.request("thread/turns/list", request)).get("data"))
+            if turns and as_mapping(turns[0]).get("status") in ("completed", "failed"):
+                return
+            await self._client.request("thread/resume", {"threadId": thread_id, "excludeTurns": True})
+            await self._client.request("thread/unsubscribe", {"threadId": thread_id})
+        except Exception as error:
+            if not _answered(error):
+                raise
+            # What is listed is given all the same.
+
+    async def _listed(self) -> _Children:
+        """The session's subagents as Codex lists them; none where it cannot."""
+        if self._children is None:
+            self._children = children = _Children()
+            cursor: object = None
+            while True:
+                request: dict[str, Any] = {"ancestorThreadId": self._session_id, "limit": PAGE, "sortKey": "updated_at"}
+                if cursor is not None:
+                    request["cursor"] = cursor
+                try:
+                    result = as_mapping(await self._client.request("thread/list", request))
+                except Exception as error:
+                    if not _answered(error):
+                        raise
+                    break
+                for thread in map(as_mapping, as_list(result.get("data"))):
+                    found = subagents.named_in_thread(thread)
+                    if found is not None:
+                        children.threads[found[1].thread_id] = thread
+                        children.by_parent.setdefault(found[0], []).append(found[1])
+                cursor = result.get("nextCursor")
+                if cursor is None:
+                    break
+        return self._children
+
+
+class _Thread:
+    """One thread's items as entries."""
+
+    def __init__(
+        self,
+        pages: _Pages,
+        source: _Source,
+        cwd: str,
+        child_id: Callable[[subagents.Named | None, str], str | None],
+    ) -> None:
+        self.damaged = 0
+        self._pages = pages
+        self._source = source
+        self._cwd = cwd
+        self._child_id = child_id
+        self._user_ids: set[str] = set()
+        self._recent: dict[str, None] = {}
+        self._unfinished: dict[str, str] = {}
+
+    async def parts(self) -> AsyncIterator[list[HistoryEntry] | subagents.Named]:
+        """Batches of entries, and the subagents that began between them."""
+        page = await self._pages.fetch(None)
+        while True:
+            await self._look_up(page)
+            if page.next is None:
+                for part in self._translate(page):
+                    yield part
+                return
+            fetched = _Fetched()
+            parts: list[list[HistoryEntry] | subagents.Named] = []
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._fetch, page.next, fetched)
+                await checkpoint()  # the request goes out before the work here begins
+                parts = self._translate(page)
+            for part in parts:
+                yield part
+            page = fetched.take()
+
+    async def _fetch(self, cursor: object, fetched: _Fetched) -> None:
+        try:
+            fetched.page = await self._pages.fetch(cursor)
+        except Exception as error:  # noqa: BLE001 - raised by take, outside of the task group
+            fetched.error = error
+
+    async def _look_up(self, page: _Page) -> None:
+        """How the turns of unfinished items ended."""
+        if self._source.live:
+            return
+        for entry in page.entries:
+            if entry.item.get("status") == "inProgress" and entry.turn_id not in self._unfinished:
+                status = await self._pages.status(entry.turn_id)
+                self._unfinished[entry.turn_id] = "failed" if status == "failed" else "interrupted"
+
+    def _translate(self, page: _Page) -> list[list[HistoryEntry] | subagents.Named]:
+        parts: list[list[HistoryEntry] | subagents.Named] = []
+        batch: list[HistoryEntry] = []
+        self.damaged += page.damaged
+        for entry in page.entries:
+            item = entry.item
+            if not self._once(as_text(item.get("id"))):
+                continue
+            if item.get("status") == "inProgress" and entry.turn_id in self._unfinished:
+                item = {**item, "status": self._unfinished[entry.turn_id]}
+            for named in subagents.named_by(item):
+                self._child_id(named, named.thread_id)
+                parts += [batch, named] if batch else [named]
+                batch = []
+            batch += self._entries(item)
+        if batch:
+            parts.append(batch)
+        return parts
+
+    def _entries(self, item: Json) -> list[HistoryEntry]:
+        session_id = self._source.session_id
+        updates = item_updates(item, live=self._source.live, cwd=self._cwd, child=self._child)
+        if item.get("type") != "userMessage":
+            return [HistoryUpdate(session_id, update) for update in updates]
+        message_id = user_message_id(item)
+        if message_id in self._user_ids:
+            message_id = as_text(item.get("id"))  # another program gave the same id twice: both were said
+            updates = [{**update, "messageId": message_id} for update in updates]
+        self._user_ids.add(message_id)
+        return [UserTurn(session_id, (message_id,), updates[0] if updates else None)]
+
+    def _child(self, thread_id: str) -> str | None:
+        return self._child_id(None, thread_id)
+
+    def _once(self, item_id: str) -> bool:
+        """False for an item that was just given: pages may overlap while the thread grows."""
+        if item_id in self._recent:
+            return False
+        if len(self._recent) >= 4 * PAGE:
+            del self._recent[next(iter(self._recent))]
+        self._recent[item_id] = None
+        return True
+
+
+class _Fetched:
+    """What came of a request for a page."""
+
+    def __init__(self) -> None:
+        self.page: _Page | None = None
+        self.error: Exception | None = None
+
+    def take(self) -> _Page:
+        if self.page is None:
+            raise self.error or HistoryUnreadable()
+        return self.page
+
+
+def _answered(error: Exception) -> bool:
+    """Whether the app-server answered with an error, other than that it could not answer."""
+    return isinstance(getattr(error, "message", None), str) and isinstance(getattr(error, "code", None), int)
+
+
+def _unreadable(error: Exception) -> Exception:
+    """An answer of the app-server as our error; anything else (it died) is what it is."""
+    if not _answered(error):
+        return error
+    return HistoryUnreadable(f"Codex cannot read the session: {getattr(error, 'message', '')}".rstrip(": "))

@@ -1,0 +1,461 @@
+"""Notifications of one app-server session as runtime events.
+
+Pure: a notification in, events out. The state is what open items, known subagents and unknown threads need; a finished
+item leaves nothing behind. What an item looks like is said in :mod:`~sayagain_codex.translate.items` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sayagain.identity import child_session_id
+from sayagain.protocol.loose import Block, Json, as_list, as_mapping, as_text
+from sayagain.runtime import ChildAnnounced, Foreground, RuntimeEvent, Update
+from sayagain_codex.translate import notices, subagents
+from sayagain_codex.translate.blocks import base64_text, text_content
+from sayagain_codex.translate.file_changes import change_call
+from sayagain_codex.translate.items import CALLS, agent_text, compaction, item_updates, plan_text, thought_text
+from sayagain_codex.translate.streams import Digest, TextStream
+from sayagain_codex.translate.usage import turn_usage, usage_update
+
+__all__ = ["PLAN_ID", "LiveTranslator", "OpenTerminal"]
+
+PLAN_ID: Final = "plan"
+"""The plan that the model keeps by its ``update_plan`` tool; a session has one."""
+
+_WAITING: Final = 4096
+"""Notifications that may wait for a subagent to be named: its parent's item follows within a few (measured)."""
+
+_TEXTS: Final = {"agentMessage": ("agent_message", agent_text), "reasoning": ("agent_thought", thought_text)}
+
+_STEPS: Final = {"pending": "pending", "inProgress": "in_progress", "completed": "completed"}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTerminal:
+    """A command that runs; ``process_id`` is what ``thread/backgroundTerminals/terminate`` takes."""
+
+    session_id: str
+    terminal_id: str
+    thread_id: str
+    process_id: str
+    background: bool
+    """Its turn is over."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """An item that was started and has not ended."""
+
+    item: Json
+    turn_id: str
+    sent: dict[str, Block] = field(default_factory=dict[str, Block])
+    """The fields that the client has, by the kind of update."""
+    text: TextStream | None = None
+    output: Digest | None = None
+    plan: str = ""
+    plan_sent: int = 0
+    turn_over: bool = False
+
+
+@dataclass(slots=True)
+class _Thread:
+    session_id: str
+    path: str = ""
+    running: bool = False
+    waits: bool = False
+    items: dict[str, _Open] = field(default_factory=dict[str, _Open])
+    total: Json = field(default_factory=dict[str, Any])
+    total_before: Json = field(default_factory=dict[str, Any])
+    usage: Block | None = None
+
+
+class LiveTranslator:
+    """Turns the notifications of one thread and its subagents' threads into events.
+
+    ``session_id`` is the root's, which is also its thread's id. The root's own state, insertions and rejections are
+    not its business: ``Foreground`` comes for children only, and no ``userMessage`` item of the root that has a
+    ``clientId`` becomes an update.
+    """
+
+    def __init__(self, session_id: str, cwd: str) -> None:
+        self._session_id = session_id
+        self._cwd = cwd
+        self._threads: dict[str, _Thread] = {session_id: _Thread(session_id, path="/root")}
+        self._unknown: dict[str, list[tuple[str, Json]]] = {}
+        self._waiting = 0
+        self._notices = notices.Notices()
+        self._handlers: Final[Mapping[str, Callable[[_Thread, Json], list[RuntimeEvent]]]] = {
+            "thread/status/changed": self._status,
+            "thread/closed": self._closed,
+            "thread/deleted": self._closed,
+            "thread/name/updated": self._named_thread,
+            "thread/tokenUsage/updated": self._tokens,
+            "turn/started": self._turn_started,
+            "turn/completed": self._turn_completed,
+            "turn/plan/updated": self._plan,
+            "item/started": self._item_started,
+            "item/completed": self._item_completed,
+            "item/agentMessage/delta": self._text_delta,
+            "item/reasoning/summaryTextDelta": self._summary_delta,
+            "item/reasoning/textDelta": self._content_delta,
+            "item/plan/delta": self._plan_delta,
+            "item/commandExecution/outputDelta": self._output_delta,
+            "item/fileChange/patchUpdated": self._patch,
+            "item/mcpToolCall/progress": self._progress,
+        }
+
+    def notification(self, method: str, params: Mapping[str, Any]) -> list[RuntimeEvent]:
+        """The events of one notification, in order. Unknown methods and malformed params give none."""
+        thread_id = as_text(params.get("threadId")) or as_text(as_mapping(params.get("thread")).get("id"))
+        if method == "thread/started":
+            return self.adopt(as_mapping(params.get("thread")))
+        if method in notices.METHODS and (not thread_id or thread_id not in self._threads):
+            # Of no thread, or of one that nobody may ever name: the user should hear it now.
+            return self._updates(self._session_id, self._notices.notification(method, params))
+        thread = self._threads.get(thread_id)
+        if thread is None:
+            self._keep(thread_id, method, params)
+            return []
+        if method in notices.METHODS:
+            return self._updates(thread.session_id, self._notices.notification(method, params))
+        handler = self._handlers.get(method)
+        return handler(thread, params) if handler else []
+
+    def adopt(self, thread: Mapping[str, Any]) -> list[RuntimeEvent]:
+        """Announce a subagent by its ``Thread``, as ``thread/read`` gives it, where no item has named it yet.
+
+        Nothing happens when its parent isn't known either, and for threads that are no subagents.
+        """
+        found = subagents.named_in_thread(as_mapping(thread))
+        if found is None or found[0] not in self._threads:
+            return []
+        return self._announce(self._threads[found[0]], [found[1]])
+
+    def session_of(self, thread_id: str) -> str | None:
+        """The session of a thread, as server requests name it; ``None`` while it isn't announced."""
+        thread = self._threads.get(thread_id)
+        return thread.session_id if thread else None
+
+    def item_of(self, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The open item that a server request is about: by ``itemId``, else the latest open call of its MCP server."""
+        thread = self._threads.get(as_text(params.get("threadId")))
+        if thread is None:
+            return None
+        opened = thread.items.get(as_text(params.get("itemId")))
+        if opened is not None:
+            return opened.item
+        server = as_text(params.get("serverName"))
+        calls = [o.item for o in thread.items.values() if server and o.item.get("server") == server]
+        return calls[-1] if calls else None
+
+    def permitted(self, thread_id: str, item_id: str) -> list[RuntimeEvent]:
+        """The user allowed the item: it runs now. To be called when the answer was written."""
+        thread = self._threads.get(thread_id)
+        if thread is None or item_id not in thread.items:
+            return []
+        return self._updates(
+            thread.session_id,
+            {"sessionUpdate": "tool_call_update", "toolCallId": item_id, "status": "in_progress"},
+        )
+
+    def terminals(self) -> list[OpenTerminal]:
+        """The commands that run now, of all threads, in the order in which they began."""
+        return [
+            OpenTerminal(thread.session_id, item_id, thread_id, as_text(opened.item.get("processId")), opened.turn_over)
+            for thread_id, thread in self._threads.items()
+            for item_id, opened in thread.items.items()
+            if opened.item.get("type") == "commandExecution"
+        ]
+
+    def background(self, session_id: str) -> list[Mapping[str, Any]]:
+        """What runs on while the session is idle, in wire form: its terminals, and the root's subagents (UPD-8)."""
+        found: list[Mapping[str, Any]] = [
+            {"type": "terminal", "terminalId": terminal.terminal_id}
+            for terminal in self.terminals()
+            if terminal.session_id == session_id and terminal.background
+        ]
+        if session_id == self._session_id:
+            found += [
+                {"type": "subagent", "sessionId": thread.session_id}
+                for thread in self._threads.values()
+                if thread.running and thread.session_id != session_id
+            ]
+        return found
+
+    def turn_usage(self) -> Mapping[str, Any] | None:
+        """The tokens of the root's turn so far, as the ``usage`` of an idle state."""
+        root = self._threads[self._session_id]
+        return turn_usage(root.total_before, root.total)
+
+    def close_calls(self, status: str) -> list[RuntimeEvent]:
+        """End everything that is open, children's too, and every child: the process is gone.
+
+        ``status`` is ``failed`` or ``cancelled``.
+        """
+        self._unknown.clear()
+        self._waiting = 0
+        events: list[RuntimeEvent] = []
+        for thread in self._threads.values():
+            for item_id in list(thread.items):
+                events += self._close(thread, item_id, status)
+            error = {"code": -32603, "message": "Codex ended"} if status == "failed" else None
+            events += self._idle(thread, "error" if status == "failed" else "cancelled", error)
+        return events
+
+    # Threads
+
+    def _keep(self, thread_id: str, method: str, params: Json) -> None:
+        if thread_id and method in self._handlers and self._waiting < _WAITING:
+            self._unknown.setdefault(thread_id, []).append((method, params))
+            self._waiting += 1
+
+    def _announce(self, parent: _Thread, found: list[subagents.Named]) -> list[RuntimeEvent]:
+        """Announce those that are not known; what was kept of them follows."""
+        events: list[RuntimeEvent] = []
+        for named in found:
+            if named.thread_id in self._threads:
+                continue
+            child_id = child_session_id(self._session_id, named.thread_id)
+            child = _Thread(child_id, path=named.path, running=True)
+            self._threads[named.thread_id] = child
+            update = subagents.announcement(child_id, named, {"state": "running"})
+            events.append(ChildAnnounced(parent.session_id, child_id, update))
+            events.append(Foreground(child_id, "running"))
+            kept = self._unknown.pop(named.thread_id, [])
+            self._waiting -= len(kept)
+            for method, params in kept:
+                events += self.notification(method, params)
+        return events
+
+    def _named(self, thread: _Thread, item: Json) -> list[RuntimeEvent]:
+        """Announce the subagents of an item whose parent is its thread.
+
+        Other items may name a sibling; its parent is known by its path alone (SUB-3). One that was started in an
+        earlier process is announced when it is given more to do.
+        """
+        return self._announce(
+            thread,
+            [
+                named
+                for named in subagents.named_by(item)
+                if named.started or (thread.path and named.path.rpartition("/")[0] == thread.path)
+            ],
+        )
+
+    def _child(self, thread_id: str) -> str | None:
+        thread = self._threads.get(thread_id)
+        return thread.session_id if thread and thread.session_id != self._session_id else None
+
+    def _idle(self, thread: _Thread, reason: str, error: Block | None = None) -> list[RuntimeEvent]:
+        if thread.session_id == self._session_id or not thread.running:
+            return []
+        thread.running = thread.waits = False
+        return [Foreground(thread.session_id, "idle", stop_reason=reason, error=error)]
+
+    def _status(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        status = as_mapping(params.get("status"))
+        if thread.session_id == self._session_id or status.get("type") != "active":
+            return []
+        waits = bool(as_list(status.get("activeFlags")))
+        if thread.running and waits == thread.waits:
+            return []
+        thread.running, thread.waits = True, waits
+        return [Foreground(thread.session_id, "requires_action" if waits else "running")]
+
+    def _closed(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        return self._idle(thread, "cancelled")
+
+    def _named_thread(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        if thread.session_id != self._session_id:
+            return []  # a subagent is called by what it was started for
+        title = as_text(params.get("threadName"))
+        return self._updates(thread.session_id, {"sessionUpdate": "session_info_update", "title": title or None})
+
+    def _turn_started(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        thread.total_before = thread.total
+        return self._status(thread, {"status": {"type": "active"}})
+
+    def _turn_completed(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        turn = as_mapping(params.get("turn"))
+        turn_id, status = as_text(turn.get("id")), as_text(turn.get("status"))
+        events: list[RuntimeEvent] = []
+        for item_id, opened in list(thread.items.items()):
+            if opened.turn_id != turn_id:
+                continue
+            if opened.item.get("type") == "commandExecution":
+                opened.turn_over = True  # goes on in the background, and ends with its own notification (measured)
+            else:
+                events += self._close(thread, item_id, "failed" if status == "failed" else "cancelled")
+        reason = subagents.STOP_REASONS.get(status, "end_turn")
+        fault = None
+        if reason == "error":
+            message = as_text(as_mapping(turn.get("error")).get("message"))
+            fault = {"code": -32603, "message": message or "The subagent failed"}
+        return events + self._idle(thread, reason, fault)
+
+    def _tokens(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        thread.total = as_mapping(as_mapping(params.get("tokenUsage")).get("total"))
+        update = usage_update(params)
+        if update is None or update == thread.usage:
+            return []
+        thread.usage = update
+        return self._updates(thread.session_id, update)
+
+    # Items
+
+    def _item_started(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        item = as_mapping(params.get("item"))
+        item_id, kind = as_text(item.get("id")), as_text(item.get("type"))
+        if not item_id or item_id in thread.items:
+            return []
+        opened = _Open(item, as_text(params.get("turnId")))
+        events = self._named(thread, item)
+        if kind in CALLS:
+            thread.items[item_id] = opened
+            if kind == "commandExecution":
+                opened.output = Digest()
+            updates = item_updates(item, live=True, cwd=self._cwd, child=self._child)
+            for update in updates:
+                if update["sessionUpdate"] == "tool_call_update":
+                    update["status"] = "in_progress"
+            return events + self._send(thread, opened, updates)
+        if kind == "contextCompaction":
+            thread.items[item_id] = opened
+            return events + self._send(thread, opened, [compaction(item, "in_progress")])
+        if kind in _TEXTS:
+            thread.items[item_id] = opened
+            opened.text = TextStream(_TEXTS[kind][0], item_id)
+        elif kind == "plan":
+            thread.items[item_id] = opened
+        return events
+
+    def _item_completed(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        item = as_mapping(params.get("item"))
+        item_id, kind = as_text(item.get("id")), as_text(item.get("type"))
+        opened = thread.items.pop(item_id, None) or _Open(item, as_text(params.get("turnId")))
+        events = self._named(thread, item)
+        if kind == "userMessage" and thread.session_id == self._session_id and as_text(item.get("clientId")):
+            return events
+        updates = item_updates(item, live=False, cwd=self._cwd, child=self._child)
+        if kind in _TEXTS and opened.text is not None and opened.text.ended(_TEXTS[kind][1](item)):
+            return events
+        if kind == "commandExecution" and opened.output is not None:
+            for update in updates:
+                if "output" in update and opened.output.equals(as_text(item.get("aggregatedOutput"))):
+                    del update["output"]
+        for update in updates:
+            # What an open item had and a stored one hasn't.
+            gone = opened.sent.get(update["sessionUpdate"], {}).keys() - update.keys()
+            update.update(dict.fromkeys(sorted(gone)))
+        return events + self._send(thread, opened, updates)
+
+    def _send(self, thread: _Thread, opened: _Open, updates: list[Block]) -> list[RuntimeEvent]:
+        """The updates without the fields that the client has already."""
+        events: list[RuntimeEvent] = []
+        for update in updates:
+            kind = update["sessionUpdate"]
+            known = opened.sent.get(kind)
+            is_open = thread.items.get(as_text(opened.item.get("id"))) is opened
+            if kind == "terminal_update" and is_open and as_text(opened.item.get("processId")):
+                update["capabilities"] = {"cancel": {}}
+            if known is None:
+                opened.sent[kind] = dict(update)
+                events.append(Update(thread.session_id, update))
+                continue
+            changed = {name: value for name, value in update.items() if name not in known or known[name] != value}
+            known.update(update)
+            if changed:
+                identity: Block = {name: update[name] for name in _IDENTITY if name in update}
+                events.append(Update(thread.session_id, {"sessionUpdate": kind, **identity, **changed}))
+        return events
+
+    def _close(self, thread: _Thread, item_id: str, status: str) -> list[RuntimeEvent]:
+        """An item that never ends by itself."""
+        opened = thread.items.pop(item_id)
+        kind = as_text(opened.item.get("type"))
+        if kind == "contextCompaction":
+            return self._send(thread, opened, [compaction(opened.item, status)])
+        if kind not in CALLS:
+            return []  # a message that was cut: what came of it stays
+        updates: list[Block] = [{"sessionUpdate": "tool_call_update", "toolCallId": item_id, "status": status}]
+        if kind == "commandExecution":
+            updates.insert(0, {"sessionUpdate": "terminal_update", "terminalId": item_id, "exitStatus": {}})
+        return self._send(thread, opened, updates)
+
+    def _text_delta(self, thread: _Thread, params: Json, name: str = "") -> list[RuntimeEvent]:
+        opened = thread.items.get(as_text(params.get("itemId")))
+        if opened is None or opened.text is None:
+            return []
+        index = params.get(f"{name}Index") if name else 0
+        part = (name, index if type(index) is int else 0)
+        return self._updates(thread.session_id, *opened.text.delta(as_text(params.get("delta")), part))
+
+    def _summary_delta(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        return self._text_delta(thread, params, "summary")
+
+    def _content_delta(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        return self._text_delta(thread, params, "content")
+
+    def _output_delta(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        item_id, text = as_text(params.get("itemId")), as_text(params.get("delta"))
+        opened = thread.items.get(item_id)
+        if opened is None or opened.output is None or not text:
+            return []
+        opened.output.add(text)
+        chunk: Block = {"sessionUpdate": "terminal_output_chunk", "terminalId": item_id, "data": base64_text(text)}
+        return self._updates(thread.session_id, chunk)
+
+    def _plan_delta(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        item_id, text = as_text(params.get("itemId")), as_text(params.get("delta"))
+        opened = thread.items.get(item_id)
+        if opened is None or opened.item.get("type") != "plan" or not text:
+            return []
+        opened.plan += text
+        # A plan is sent whole each time: by lines, and the longer it is the more of them.
+        if "\n" not in text or len(opened.plan) < opened.plan_sent * 1.1:
+            return []
+        opened.plan_sent = len(opened.plan)
+        return self._updates(thread.session_id, plan_text(item_id, opened.plan))
+
+    def _patch(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        item_id = as_text(params.get("itemId"))
+        opened = thread.items.get(item_id)
+        if opened is None or opened.item.get("type") != "fileChange":
+            return []
+        opened.item = {**opened.item, "changes": params.get("changes")}
+        call = change_call(params.get("changes"), self._cwd)
+        return self._send(thread, opened, [{"sessionUpdate": "tool_call_update", "toolCallId": item_id, **call}])
+
+    def _progress(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        item_id, message = as_text(params.get("itemId")), as_text(params.get("message"))
+        opened = thread.items.get(item_id)
+        if opened is None or not message.strip():
+            return []
+        update: Block = {
+            "sessionUpdate": "tool_call_update",
+            "toolCallId": item_id,
+            "content": [text_content(message)],
+        }
+        return self._send(thread, opened, [update])
+
+    def _plan(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        entries = [
+            # Codex knows no priorities; one is required.
+            {
+                "content": as_text(step.get("step")),
+                "priority": "medium",
+                "status": _STEPS.get(as_text(step.get("status")), "pending"),
+            }
+            for step in map(as_mapping, as_list(params.get("plan")))
+        ]
+        plan = {"type": "items", "planId": PLAN_ID, "entries": entries}
+        return self._updates(thread.session_id, {"sessionUpdate": "plan_update", "plan": plan})
+
+    def _updates(self, session_id: str, *updates: Block | None) -> list[RuntimeEvent]:
+        return [Update(session_id, update) for update in updates if update is not None]
+
+
+_IDENTITY: Final[tuple[str, ...]] = ("toolCallId", "terminalId", "compactionId", "messageId", "plan")

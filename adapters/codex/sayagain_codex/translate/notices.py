@@ -1,0 +1,128 @@
+"""What the user should hear that is no part of the conversation: ``notice`` updates, each once (RES-7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from sayagain.protocol.loose import Block, Json, as_mapping, as_text
+
+__all__ = ["METHODS", "Notices", "notice"]
+
+_REMEMBERED: Final = 256
+"""How many notices are remembered as given; a session gives far fewer."""
+
+
+def notice(severity: str, title: str, description: str = "") -> Block:
+    """A notice; a long or many-lined title goes on in the description."""
+    first, _, rest = title.strip().partition("\n")
+    detail = "\n".join(part for part in (rest.strip(), description.strip()) if part)
+    update: Block = {"sessionUpdate": "notice", "severity": severity, "title": first or "Codex"}
+    if detail:
+        update["description"] = detail
+    return update
+
+
+def _warning(params: Json) -> Block | None:
+    text = as_text(params.get("message"))
+    return notice("warning", text) if text.strip() else None
+
+
+def _config(params: Json) -> Block | None:
+    summary, path = as_text(params.get("summary")), as_text(params.get("path"))
+    details = [as_text(params.get("details")), f"In {path}" if path else ""]
+    return notice("warning", summary, "\n".join(details)) if summary.strip() else None
+
+
+def _deprecation(params: Json) -> Block | None:
+    summary = as_text(params.get("summary"))
+    return notice("info", summary, as_text(params.get("details"))) if summary.strip() else None
+
+
+def _rerouted(params: Json) -> Block | None:
+    before, after = as_text(params.get("fromModel")), as_text(params.get("toModel"))
+    return notice("warning", f"Switched from {before or 'the chosen model'} to {after}") if after else None
+
+
+def _retry(params: Json) -> Block | None:
+    # An error that is not retried ends the turn, and is told as its end.
+    if params.get("willRetry") is not True:
+        return None
+    error = as_mapping(params.get("error"))
+    details = as_text(error.get("additionalDetails"))
+    return notice("warning", "The model service did not answer; trying again", details or as_text(error.get("message")))
+
+
+def _server(params: Json) -> Block | None:
+    name = as_text(params.get("name"))
+    if params.get("status") != "failed" or not name:
+        return None
+    if params.get("failureReason") == "reauthenticationRequired":
+        return notice("warning", f"MCP server {name} needs you to sign in", as_text(params.get("error")))
+    return notice("warning", f"MCP server {name} failed to start", as_text(params.get("error")))
+
+
+def _review(params: Json) -> Block | None:
+    review = as_mapping(params.get("review"))
+    outcome = {"denied": "denied", "timedOut": "did not decide in time on", "aborted": "gave up on"}.get(
+        as_text(review.get("status"))
+    )
+    if outcome is None:
+        return None
+    action = as_mapping(params.get("action"))
+    names = (as_text(action.get(name)) for name in ("command", "program", "host", "toolName"))
+    what = next((text for text in names if text), "")
+    title = f"The automatic review {outcome} {what or 'an action'}"
+    return notice("warning", title, as_text(review.get("rationale")))
+
+
+def _hook(params: Json) -> Block | None:
+    run = as_mapping(params.get("run"))
+    status = as_text(run.get("status"))
+    if status not in ("failed", "blocked", "stopped"):
+        return None
+    outcome = {"failed": "failed", "blocked": "blocked an action", "stopped": "stopped the turn"}[status]
+    name = as_text(run.get("eventName")) or "configured"
+    return notice("warning", f"A {name} hook {outcome}", as_text(run.get("statusMessage")))
+
+
+METHODS: Final[Mapping[str, Callable[[Json], Block | None]]] = {
+    "warning": _warning,
+    "guardianWarning": _warning,
+    "configWarning": _config,
+    "deprecationNotice": _deprecation,
+    "model/rerouted": _rerouted,
+    "error": _retry,
+    "mcpServer/startupStatus/updated": _server,
+    "item/autoApprovalReview/completed": _review,
+    "hook/completed": _hook,
+}
+"""Notifications that make notices."""
+
+_EVENTS: Final = frozenset({"error", "item/autoApprovalReview/completed", "hook/completed"})
+"""Their notices are worth giving once a turn: each turn's is another event, not the same news again."""
+
+
+class Notices:
+    """Makes notices from notifications, and remembers which were given."""
+
+    __slots__ = ("_given",)
+
+    def __init__(self) -> None:
+        self._given: dict[str, None] = {}
+
+    def notification(self, method: str, params: Json) -> Block | None:
+        """The notice that a notification makes; ``None`` for one that was given, and for those without."""
+        make = METHODS.get(method)
+        update = make(params) if make else None
+        if update is None:
+            return None
+        turn = as_text(params.get("turnId")) if method in _EVENTS else ""
+        about = "" if method == "error" else update.get("description", "")
+        key = "\n".join((method, turn, update["title"], about))
+        if key in self._given:
+            return None
+        if len(self._given) >= _REMEMBERED:
+            del self._given[next(iter(self._given))]
+        self._given[key] = None
+        return update
