@@ -17,7 +17,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["Connection", "Evidence", "Line", "Stored", "Violation", "check", "derive", "read_transcript"]
+__all__ = [
+    "Connection",
+    "Evidence",
+    "Line",
+    "Stored",
+    "Violation",
+    "check",
+    "derive",
+    "read_transcript",
+    "retries_answered",
+]
 
 HISTORY = {
     *("user_message", "agent_message", "agent_thought", "tool_call_update", "terminal_update", "plan", "plan_update"),
@@ -105,6 +115,12 @@ class _Request:
         return None
 
     @property
+    def session(self) -> str | None:
+        """The session that it is about, or made."""
+        made = [answer["result"].get("sessionId") for _, _, answer in self.answers if "result" in answer]
+        return self.params.get("sessionId") or next(iter(made), None)
+
+    @property
     def error(self) -> Mapping[str, Any] | None:
         return next((answer["error"] for _, _, answer in self.answers if "error" in answer), None)
 
@@ -125,6 +141,17 @@ def check(evidence: Evidence) -> list[Violation]:
     return [Violation(*found) for found in _Judge(evidence).all()]
 
 
+def retries_answered(evidence: Evidence) -> int:
+    """How many requests of a key that was sent before got the message's id."""
+    by_key: Counter[tuple[str, str]] = Counter()
+    answered = 0
+    for request in sorted(_Judge(evidence).prompts, key=lambda request: request.at):
+        key = request.params["sessionId"], str(request.params.get("idempotencyKey"))
+        answered += by_key[key] > 0 and request.message_id is not None
+        by_key[key] += "idempotencyKey" in request.params
+    return answered
+
+
 Found = Iterator[tuple[str, str]]
 
 
@@ -138,6 +165,9 @@ class _Judge:
             self.messages[connection.name] = list(self._parse(connection))
             self._collect(connection)
         self.prompts = [request for request in self.requests if request.method == "session/prompt"]
+        # A message that is stored twice is one insertion too many already (I1).
+        places = {(session, row.id): row.text for session, rows in evidence.stored.items() for row in rows}
+        self.insertions = Counter(places.values())
         self.ids = {session: [row.id for row in rows] for session, rows in evidence.stored.items()}
 
     def all(self) -> Found:
@@ -230,12 +260,10 @@ class _Judge:
             ]
             if not others and any(row.at < at for row in rows):
                 yield "I4", f"{request} was answered with {error['code']}, but message {message_id} was stored"
-        if rows or not requests:
-            return
-        # All attempts were taken back: nothing may have run.
-        if all(request.error is not None and request.error["code"] == -32800 for request in requests):
+        # All attempts were taken back: nothing may have run, but for what was inserted elsewhere.
+        if not rows and all(request.error is not None and request.error["code"] == -32800 for request in requests):
             for text in {request.text for request in requests}:
-                if self.evidence.calls.get(text, 0):
+                if self.evidence.calls.get(text, 0) > self.insertions[text]:
                     yield "I13", f"{requests[-1]} was answered as withdrawn, but the model was asked"
 
     # I5 to I7: replays.
@@ -249,7 +277,7 @@ class _Judge:
                 if line.direction == "got" and _kind(item) == "replay_complete"
             ]
             claimed: set[int] = set()
-            attached: set[str] = set()
+            attached = {r.session for r in self.requests if r.connection is connection and r.method == "session/new"}
             # Replays of one connection follow each other: the next one's begins after the answer to this one.
             begins: dict[str, int] = {}
             for request in resumes:
@@ -348,18 +376,10 @@ class _Judge:
                 yield "I12", f"the prompt {name} after a fault did not work: {error}"
 
     def calls(self) -> Found:
-        insertions: Counter[str] = Counter()
-        for rows in self.evidence.stored.values():
-            seen: set[str] = set()
-            for row in rows:
-                # A message that is stored twice is one insertion too many already (I1).
-                if row.id not in seen:
-                    insertions[row.text] += 1
-                seen.add(row.id)
         withdrawn = {r.text for r in self.prompts if r.error is not None and r.error["code"] == -32800}
         for text, count in self.evidence.calls.items():
-            if count > insertions[text] and not (insertions[text] == 0 and text in withdrawn):
-                yield "I14", f"the model was asked {count} times for {text!r}, inserted {insertions[text]} times"
+            if count > self.insertions[text] and not (self.insertions[text] == 0 and text in withdrawn):
+                yield "I14", f"the model was asked {count} times for {text!r}, inserted {self.insertions[text]} times"
 
 
 def _is_rpc(item: object) -> bool:

@@ -172,29 +172,37 @@ class Agent:
     async def kill(self) -> None:
         """SIGKILL of the adapter."""
         self.pipes.connection.cut = True
-        self.process.kill()
+        self.signal(signal.SIGKILL)
         await self.process.wait()
+
+    def signal(self, number: int) -> None:
+        """Not by the process's own method: that would collect it, and its status be lost."""
+        if self.process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, number)
 
     def kill_runtime(self) -> None:
         """SIGKILL of the runtime alone. What it has stored and not told is never told."""
-        for wrapper, claude in self.runtimes[-1:]:
-            for pid in (claude, wrapper):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        self._signal_runtime(signal.SIGKILL)
 
     def stop_runtime(self) -> None:
         """SIGSTOP of the runtime: it lives and does nothing."""
+        self._signal_runtime(signal.SIGSTOP)
+
+    def _signal_runtime(self, number: int) -> None:
+        ours = {process.pid for process in _below(self.process.pid)}
         for wrapper, claude in self.runtimes[-1:]:
-            for pid in (claude, wrapper):
+            # It may have ended long ago: then its pid is somebody else's.
+            for pid in ours & {claude, wrapper}:
                 with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGSTOP)
+                    os.kill(pid, number)
 
     def freeze(self) -> None:
         """SIGSTOP of the adapter: what is written to it waits in the pipe."""
-        self.process.send_signal(signal.SIGSTOP)
+        self.signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
+        self.signal(signal.SIGCONT)
 
     async def close_input(self) -> int:
         """Close its standard input, as an editor does; the exit status."""
@@ -244,6 +252,8 @@ class Rig:
         self.connections: list[Connection] = []
         self.log = folder / "log"
         self.gate = folder / "gate"
+        os.mkfifo(folder / "tool")
+        self._tool = os.open(folder / "tool", os.O_RDWR | os.O_NONBLOCK)
         self._socket = folder / "control"
         executable = folder / "claude"
         words = (sys.executable, "-I", "-S", Path(__file__).with_name("held_claude.py"), self._socket, find_claude())
@@ -288,8 +298,7 @@ class Rig:
                 yield agent
             finally:
                 connection.cut = connection.cut or process.returncode is None
-                if process.returncode is None:
-                    process.kill()
+                agent.signal(signal.SIGKILL)
                 agent.release_all()
                 readers.cancel_scope.cancel()
                 pipes.close_write()
@@ -329,6 +338,15 @@ class Rig:
                 if (agent := self._agents.get(parent.pid)) is not None:
                     return agent
         return None
+
+    async def tool_runs(self) -> None:
+        """Wait until the shell command of a ``tool`` prompt runs, with its child."""
+        with anyio.fail_after(PATIENCE):
+            await anyio.wait_readable(self._tool)
+        os.read(self._tool, 4096)
+
+    def close(self) -> None:
+        os.close(self._tool)
 
     # What was stored, and what is left.
 
@@ -380,6 +398,12 @@ class Rig:
         return check(self.evidence())
 
 
+def _below(pid: int) -> list[psutil.Process]:
+    with suppress(psutil.Error):
+        return psutil.Process(pid).children(recursive=True)
+    return []
+
+
 async def _gone(processes: Iterable[psutil.Process]) -> None:
     for process in processes:
         with suppress(ProcessLookupError):
@@ -400,11 +424,11 @@ def _peer(stream: anyio.abc.SocketStream) -> int:
     return int(pid)
 
 
-def model(gate: Path) -> ScriptLike:
+def model(folder: Path) -> ScriptLike:
     """What the model says, by the kind of prompt, its first word: ``slow`` stops in the middle of its answer at a gate
-    that has the prompt's name, ``tool`` runs a shell command with a child until the file ``gate`` exists, ``echo`` a
-    short one."""
-    command = f"sleep 1000 & until [ -e {gate} ]; do sleep 0.05; done; kill %1"
+    that has the prompt's name, ``tool`` runs a shell command with a child until the file ``gate`` exists and says so in
+    the FIFO ``tool``, ``echo`` runs a short one."""
+    command = f"tail -f /dev/null & echo runs > {folder / 'tool'}; until [ -e {folder / 'gate'} ]; do sleep 0.05; done; kill $!"
 
     def reply(asked: Asked) -> Reply | None:
         text = asked.newest_text.splitlines()[-1] if asked.newest_text else ""
@@ -428,10 +452,13 @@ async def rig() -> AsyncIterator[Rig]:
     """A rig in a folder of its own (with a short name: socket paths are limited)."""
     folder = Path(tempfile.mkdtemp(prefix="sayagain-"))
     try:
-        async with serve_messages(model(folder / "gate")) as service, anyio.create_task_group() as tasks:
+        async with serve_messages(model(folder)) as service, anyio.create_task_group() as tasks:
             rig = Rig(folder, service)
             await tasks.start(rig.listen)
-            yield rig
+            try:
+                yield rig
+            finally:
+                rig.close()
             tasks.cancel_scope.cancel()
     finally:
         if "SAYAGAIN_KEEP" not in os.environ:

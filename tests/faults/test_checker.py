@@ -114,6 +114,29 @@ def test_errors_with_nothing_inserted_are_no_violation() -> None:
     assert run.verdicts() == []
 
 
+def test_a_prompt_withdrawn_in_a_lost_session_may_run_in_the_next() -> None:
+    run = sound()
+    other = "00000000-0000-4000-8000-000000000000"
+    params = {"sessionId": other, "prompt": [{"type": "text", "text": "One"}], "idempotencyKey": "key-one"}
+    run.sent(1, 9, "session/prompt", **params)
+    run.error(1, 9, -32800)
+    assert run.verdicts() == []
+
+
+def test_a_session_that_was_made_on_a_connection_may_be_told_of_while_it_is_replayed() -> None:
+    run = sound()
+    run.connections.append(Connection("third"))
+    run.sent(2, 1, "session/new", cwd="/")
+    run.result(2, 1, sessionId=SESSION)
+    run.resume(2, 2)
+    run.update(2, "agent_message_chunk", messageId="m")
+    for message_id in (ONE, TWO):
+        run.update(2, "user_message", messageId=message_id)
+    run.update(2, "replay_complete")
+    run.result(2, 2)
+    assert run.verdicts() == []
+
+
 def stored_twice(run: Run) -> None:
     run.stored.append(Stored(ONE, 40, "One"))
 

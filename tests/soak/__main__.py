@@ -1,0 +1,70 @@
+"""Random faults, hundreds of runs, one verdict: ``python -m tests.soak`` from the repository's root."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import anyio
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from faults.points import POINTS
+from soak.run import Result, carry_out
+from soak.schedule import RANDOM, schedule
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--runs", type=int, default=200, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first run; the next ones count on")
+    parser.add_argument("--only", choices=[*POINTS, "random"], help="one point, or random instants alone")
+    parser.add_argument("--jobs", type=int, default=2, help="runs side by side; default: %(default)s")
+    options = parser.parse_args()
+    only = RANDOM if options.only == "random" else options.only
+    started = time.monotonic()
+    results: list[Result] = []
+
+    async def run_all() -> None:
+        limit = anyio.CapacityLimiter(options.jobs)
+
+        async def one(seed: int) -> None:
+            async with limit:
+                result = await carry_out(schedule(seed, only))
+            results.append(result)
+            for violation in result.violations:
+                print(f"seed {seed}: {violation}", flush=True)
+            if len(results) % 20 == 0:
+                print(f"{len(results)} of {options.runs} runs, {time.monotonic() - started:.0f} s", flush=True)
+
+        async with anyio.create_task_group() as tasks:
+            for seed in range(options.seed, options.seed + options.runs):
+                tasks.start_soon(one, seed)
+
+    anyio.run(run_all)
+    return report(results, options.seed, options.only, time.monotonic() - started)
+
+
+def report(results: list[Result], seed: int, only: str | None, seconds: float) -> int:
+    strikes: Counter[str] = sum((result.strikes for result in results), Counter())
+    print(f"\n{len(results)} runs from seed {seed} in {seconds:.0f} s, {sum(strikes.values())} faults:")
+    for name, count in sorted(strikes.items()):
+        print(f"  {count:5}  {name}")
+    print(f"{sum(result.retries for result in results)} retries answered")
+    broken = sorted((result for result in results if result.violations), key=lambda result: result.schedule.seed)
+    print(f"{sum(len(result.violations) for result in broken)} violations")
+    for result in broken:
+        for violation in result.violations:
+            print(f"  seed {result.schedule.seed}: {violation}")
+        extra = f" --only {only}" if only else ""
+        print(f"    again: python -m tests.soak --runs 1 --seed {result.schedule.seed}{extra}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
