@@ -1,127 +1,115 @@
-"""The fake runtime keeps the promises of the seam."""
+"""The fake runtime keeps the promises of the seam, and runtimes that break one are found."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Set
 from pathlib import Path
-from typing import Any
 
-import anyio
 import pytest
 
-from sayagain.errors import HistoryUnreadable, PromptRefused, RuntimeDied, to_wire
-from sayagain.runtime import RuntimeSession, SessionSetup
-from sayagain.testing.contract import CHECKS, Behaviour, Check
-from sayagain.testing.fake_runtime import FakeRuntime, FakeSession, FakeStore
-
-
-class PlayedSession(FakeSession):
-    """Its model does what the contract's prompts say."""
-
-    def __init__(self, runtime: PlayedRuntime, session_id: str, setup: SessionSetup) -> None:
-        super().__init__(runtime, session_id, setup)
-        self.manual = True
-        self.frozen = False
-        self._driver = runtime.driver
-        self._working = False
-        self._asks: list[str] = []
-
-    async def submit(self, message_id: str, content: Sequence[Mapping[str, Any]]) -> None:
-        await super().submit(message_id, content)
-        if self.frozen:
-            return
-        behaviour = Behaviour(content[0]["text"])
-        self._working = True
-        self.run()
-        if behaviour is Behaviour.REFUSE:
-            self._working = False
-            self.refuse(message_id, PromptRefused("not this"))
-            return
-        self.store(message_id)
-        match behaviour:
-            case Behaviour.HOLD:
-                self.say("I begin ", stored=False)
-                self._driver.holding.set()
-                return
-            case Behaviour.ASK:
-                self._asks.append(f"ask-{len(self.submitted)}")
-                self.ask(self._asks[-1])
-                return
-            case Behaviour.DELEGATE:
-                self.end_child(self.spawn(f"child-{len(self.submitted)}"))
-            case _:
-                pass
-        self._end("end_turn")
-
-    async def interrupt(self) -> None:
-        await super().interrupt()
-        if self._working:
-            for ask_id in self._asks:
-                self.withdraw_ask(ask_id)
-            self._asks.clear()
-            self.finish("cancelled")
-            self._working = False
-
-    async def answer(self, ask_id: str, result: Mapping[str, Any] | None) -> None:
-        if ask_id in self._asks:
-            self._asks.remove(ask_id)
-            await super().answer(ask_id, result)
-            self._end("end_turn")
-
-    def crash(self) -> None:
-        """What a dying process means."""
-        if self.frozen:
-            self.frozen = False
-            self.refuse(self.submitted[-1], RuntimeDied())
-        elif self._working:
-            self._working = False
-            self.finish("error", error=to_wire(RuntimeDied()))
-
-    def _end(self, stop_reason: str) -> None:
-        self.say("The answer.")
-        self.finish(stop_reason)
-        self._working = False
-
-
-class PlayedRuntime(FakeRuntime):
-    def __init__(self, driver: FakeDriver) -> None:
-        super().__init__(driver.store)
-        self.driver = driver
-
-    def _session(self, session_id: str, setup: SessionSetup) -> FakeSession:
-        session = self.sessions[session_id] = PlayedSession(self, session_id, setup)
-        return session
-
-
-class FakeDriver:
-    def __init__(self, folder: Path) -> None:
-        self.cwd = str(folder)
-        self.other_cwd = str(folder.parent)
-        self.store = FakeStore()
-        self.holding = anyio.Event()
-
-    def runtime(self) -> FakeRuntime:
-        return PlayedRuntime(self)
-
-    def stored(self, session_id: str) -> Sequence[str]:
-        return self.store.ids(session_id)
-
-    async def held(self) -> None:
-        await self.holding.wait()
-        self.holding = anyio.Event()
-
-    async def freeze(self, session: RuntimeSession) -> None:
-        assert isinstance(session, PlayedSession)
-        session.frozen = True
-
-    async def kill(self, session: RuntimeSession) -> None:
-        assert isinstance(session, PlayedSession)
-        session.crash()
-
-    def damage(self, session_id: str) -> None:
-        self.store.read_error = HistoryUnreadable()
+from contract.played import FakeDriver, PlayedRuntime, PlayedSession
+from sayagain.errors import HistoryUnreadable
+from sayagain.runtime import ChildAnnounced, Foreground, HistoryEntry, Inserted, RuntimeEvent, SessionSetup
+from sayagain.testing.contract import CHECKS, BrokenPromise, Check
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_fake_runtime(check: Check, tmp_path: Path) -> None:
     await check(FakeDriver(tmp_path))
+
+
+class ToldTooEarly(PlayedSession):
+    def store(self, message_id: str) -> None:
+        self.emit(Inserted(message_id))
+
+
+class StoredTwice(PlayedSession):
+    def store(self, message_id: str) -> None:
+        super().store(message_id)
+        self.persist(self._store.sessions[self.session_id][-1])
+
+
+class ToldTwice(PlayedSession):
+    def store(self, message_id: str) -> None:
+        super().store(message_id)
+        self.emit(Inserted(message_id))
+
+
+class TakesBackWhatIsStored(PlayedSession):
+    async def withdraw(self, message_id: str) -> bool:
+        return True
+
+
+class OwnedByAll(PlayedSession):
+    async def own(self) -> None:
+        """Never refuses."""
+
+
+class ChildAnnouncedLate(PlayedSession):
+    def emit(self, event: RuntimeEvent) -> None:
+        if isinstance(event, ChildAnnounced):
+            super().emit(Foreground(event.child_id, "running"))
+        super().emit(event)
+
+
+class InterruptIsNoCancel(PlayedSession):
+    async def interrupt(self) -> None:
+        if self._working:
+            self._end("end_turn")
+
+
+class UnreadableIsEmpty(PlayedRuntime):
+    async def message_ids(self, session_id: str) -> Set[str]:
+        try:
+            return await super().message_ids(session_id)
+        except HistoryUnreadable:
+            return set()
+
+
+class ForkStaysEmpty(PlayedRuntime):
+    async def fork(self, session_id: str, setup: SessionSetup) -> PlayedSession:
+        session = await super().fork(session_id, setup)
+        assert isinstance(session, PlayedSession)
+        self.store.sessions[session.session_id] = []
+        return session
+
+
+class NewIdsInEachPass(PlayedRuntime):
+    async def history(self, session_id: str, *, live: bool) -> AsyncIterator[HistoryEntry]:
+        count = self.store.reads
+        async for entry in super().history(session_id, live=live):
+            update = getattr(entry, "update", None)
+            if update is not None and "messageId" in update:
+                update = {**update, "messageId": f"{update['messageId']}-{count}"}
+                entry = type(entry)(**{**{n: getattr(entry, n) for n in entry.__slots__}, "update": update})
+            yield entry
+
+
+SESSIONS = {
+    ToldTooEarly: "a_message_is_inserted_exactly_once",
+    StoredTwice: "a_message_is_inserted_exactly_once",
+    ToldTwice: "a_message_is_inserted_exactly_once",
+    TakesBackWhatIsStored: "a_stored_message_is_not_withdrawn",
+    OwnedByAll: "one_process_owns_a_session",
+    ChildAnnouncedLate: "a_child_is_announced_first",
+    InterruptIsNoCancel: "an_interrupt_ends_the_work_as_cancelled",
+}
+RUNTIMES = {
+    UnreadableIsEmpty: "a_store_that_cannot_be_read_is_an_error",
+    ForkStaysEmpty: "a_fork_is_a_copy_of_its_own",
+    NewIdsInEachPass: "the_history_tells_what_was_told_live",
+}
+BY_NAME = {check.__name__: check for check in CHECKS}
+
+
+@pytest.mark.parametrize("session_type", SESSIONS)
+async def test_a_session_that_breaks_a_promise_is_found(session_type: type[PlayedSession], tmp_path: Path) -> None:
+    runtime_type = type("Broken", (PlayedRuntime,), {"session_type": session_type})
+    with pytest.raises(BrokenPromise):
+        await BY_NAME[SESSIONS[session_type]](FakeDriver(tmp_path, runtime_type))
+
+
+@pytest.mark.parametrize("runtime_type", RUNTIMES)
+async def test_a_runtime_that_breaks_a_promise_is_found(runtime_type: type[PlayedRuntime], tmp_path: Path) -> None:
+    with pytest.raises(BrokenPromise):
+        await BY_NAME[RUNTIMES[runtime_type]](FakeDriver(tmp_path, runtime_type))

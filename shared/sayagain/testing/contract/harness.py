@@ -121,6 +121,7 @@ class Watched:
         self.session = session
         self.events: list[RuntimeEvent] = []
         self.ended = False
+        self._early = False
         self._changed = anyio.Event()
 
     @property
@@ -131,8 +132,7 @@ class Watched:
         """Read to the end of the stream."""
         async for event in self.session.events():
             if isinstance(event, Inserted):
-                known = await self.runtime.message_ids(self.session_id)
-                require(event.message_id in known, "Inserted comes when the id is found in message_ids, not before")
+                self._early = self._early or event.message_id not in await self.runtime.message_ids(self.session_id)
             self.events.append(event)
             self._wake()
         self.ended = True
@@ -144,6 +144,7 @@ class Watched:
             while not condition():
                 require(not self.ended, f"{promise}, but the stream of events ended")
                 await self._changed.wait()
+        require(not self._early, "Inserted comes when the id is found in message_ids, not before")
         require(condition(), promise)
 
     async def until_ended(self) -> None:
@@ -168,6 +169,10 @@ class Watched:
     def texts(self) -> dict[str, str]:
         """The agent's messages in the session itself, by id, as streamed so far."""
         return _texts(self.session_id, [(e.session_id, e.update) for e in self.of(Update)])
+
+    def titles(self) -> list[str]:
+        """The titles that the session reported."""
+        return [str(e.update["title"]) for e in self.of(Update) if e.update.get("title") and _is_info(e)]
 
     async def submit(self, behaviour: Behaviour, message_id: str | None = None) -> str:
         """Submit a prompt; its message id."""
@@ -273,6 +278,10 @@ def user_ids(session_id: str, entries: Sequence[HistoryEntry]) -> list[str]:
 def history_texts(session_id: str, entries: Sequence[HistoryEntry]) -> dict[str, str]:
     """The agent's messages in a history, by id."""
     return _texts(session_id, [(e.session_id, e.update) for e in entries if isinstance(e, HistoryUpdate)])
+
+
+def _is_info(event: Update) -> bool:
+    return bool(event.update["sessionUpdate"] == "session_info_update")
 
 
 def _texts(session_id: str, updates: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, str]:

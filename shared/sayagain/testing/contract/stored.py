@@ -27,6 +27,7 @@ async def a_new_session_leaves_nothing_before_its_first_message(driver: Driver) 
         session = await work.new()
         require(await work.runtime.message_ids(session.session_id) == set(), "a new session has no ids")
         require(session.session_id not in await work.listed(), "a session without a message is not listed")
+        require(not await work.runtime.stored(session.session_id), "a session without a message is not stored")
     async with working(driver) as work:
         await raises(
             SessionNotFound, work.resume(session.session_id), "a session without a message is not found after a restart"
@@ -89,6 +90,7 @@ async def what_is_not_there_is_not_found(driver: Driver) -> None:
         await raises(SessionNotFound, work.fork(nobody), "fork of nothing is SessionNotFound")
         await raises(SessionNotFound, _read(work.runtime, nobody), "history of nothing is SessionNotFound")
         require(await work.runtime.message_ids(nobody) == set(), "no ids when nothing is stored")
+        require(not await work.runtime.stored(nobody), "what is not there is not stored")
         await work.runtime.delete(nobody)
 
 
@@ -103,6 +105,7 @@ async def the_list_has_stored_sessions_newest_first(driver: Driver) -> None:
         await new.turn()
         ids = [new.session_id, elsewhere.session_id, old.session_id]
         require(await work.listed() == ids, "stored root sessions, newest first")
+        require(all([await work.runtime.stored(session_id) for session_id in ids]), "what is listed is stored")
         require(await work.listed(driver.other_cwd) == [elsewhere.session_id], "those of one directory alone")
         page = await work.runtime.list(cwd=None, cursor=None)
         directories = {row.session_id: row.cwd for row in page.sessions}
@@ -145,6 +148,48 @@ async def a_fork_is_a_copy_of_its_own(driver: Driver) -> None:
         require(len(user_ids(fork.session_id, await again.history())) == 2, "a fork outlives its origin")
 
 
+async def a_title_stays(driver: Driver) -> None:
+    """Where the capability is: reported to a session that works, listed, also after a restart."""
+    async with working(driver) as work:
+        if not work.runtime.capabilities.title:
+            return
+        session = await work.new()
+        await session.turn()
+        await work.runtime.set_title(session.session_id, "A name")
+        await session.until(lambda: "A name" in session.titles(), "an active session reports its new title")
+        await session.turn()
+        await raises(SessionNotFound, work.runtime.set_title(new_session_id(), "No"), "a title of nothing is refused")
+    async with working(driver) as work:
+        await work.runtime.set_title(session.session_id, "Another")
+        (row,) = (await work.runtime.list(cwd=None, cursor=None)).sessions
+        require(row.title == "Another", "a session that is not active takes a title too, and is listed with it")
+        again = await work.resume(session.session_id)
+        await again.turn()
+        (row,) = (await work.runtime.list(cwd=None, cursor=None)).sessions
+        require(row.title == "Another", "no generated title replaces one that was given")
+
+
+async def an_archived_session_is_hidden(driver: Driver) -> None:
+    """Where the capability is: not listed unless asked for, still there, and back again."""
+    async with working(driver) as work:
+        if not work.runtime.capabilities.archive:
+            return
+        session, other = await work.new(), await work.new()
+        await session.turn()
+        await other.turn()
+        await session.session.close()
+        await work.runtime.archive(session.session_id, archived=True)
+        await work.runtime.archive(session.session_id, archived=True)
+        require(await work.listed() == [other.session_id], "an archived session is not listed")
+        only = await work.runtime.list(cwd=None, cursor=None, archived="only")
+        require([(row.session_id, row.archived) for row in only.sessions] == [(session.session_id, True)], "but found")
+        require(await work.runtime.stored(session.session_id), "an archived session is stored")
+        await work.runtime.archive(session.session_id, archived=False)
+        require(set(await work.listed()) == {session.session_id, other.session_id}, "and it comes back")
+        nobody = work.runtime.archive(new_session_id(), archived=True)
+        await raises(SessionNotFound, nobody, "nothing is archived under an unknown id")
+
+
 async def a_store_that_cannot_be_read_is_an_error(driver: Driver) -> None:
     """Never an empty history and never an empty set of ids: a retry would be inserted a second time."""
     async with working(driver) as work:
@@ -171,5 +216,7 @@ STORED: Final[tuple[Check, ...]] = (
     the_list_has_stored_sessions_newest_first,
     a_deleted_session_is_gone,
     a_fork_is_a_copy_of_its_own,
+    a_title_stays,
+    an_archived_session_is_hidden,
     a_store_that_cannot_be_read_is_an_error,
 )

@@ -6,7 +6,7 @@ from typing import Final
 
 import anyio
 
-from sayagain.errors import SayagainError, SessionInUse
+from sayagain.errors import InvalidParams, SayagainError, SessionInUse
 from sayagain.runtime import (
     Ask,
     AskWithdrawn,
@@ -286,6 +286,20 @@ async def a_snapshot_is_of_the_session_itself(driver: Driver) -> None:
         require(not kinds & history, f"a snapshot holds no history: {kinds & history}")
 
 
+async def what_cannot_be_set_or_cancelled_is_refused(driver: Driver) -> None:
+    """Unknown options, tool calls and terminals are ``InvalidParams``, and nothing happens."""
+    async with working(driver) as work:
+        session = await work.new()
+        await session.turn()
+        before = session.session.options()
+        await raises(InvalidParams, session.session.set_option("no option", "x"), "an unknown option is refused")
+        await raises(InvalidParams, session.session.cancel_tool_call("no call"), "an unknown tool call is refused")
+        await raises(InvalidParams, session.session.cancel_terminal("no terminal"), "an unknown terminal is refused")
+        require(session.session.options() == before, "what is refused changes nothing")
+        if work.runtime.capabilities.auth_status:
+            await work.runtime.auth_status()  # told, never AuthRequired
+
+
 async def _held(driver: Driver) -> None:
     with anyio.fail_after(PATIENCE):
         await driver.held()
@@ -313,4 +327,5 @@ TURNS: Final[tuple[Check, ...]] = (
     close_ends_the_stream_and_is_idempotent,
     leaving_the_runtime_closes_its_sessions,
     a_snapshot_is_of_the_session_itself,
+    what_cannot_be_set_or_cancelled_is_refused,
 )
