@@ -26,9 +26,10 @@ from sayagain.errors import (
 from sayagain.processes.lease import Lease
 from sayagain.processes.spawn import spawn
 from sayagain.protocol.lines import TooLong
-from sayagain.runtime import Ask, AskWithdrawn, RuntimeEvent, SessionSetup, Update
+from sayagain.runtime import Ask, AskWithdrawn, Foreground, RuntimeEvent, SessionSetup, Update
 from sayagain_claude import ownership
 from sayagain_claude.account import signed_in
+from sayagain_claude.beside import Beside
 from sayagain_claude.command import command_line, environment, mcp_servers
 from sayagain_claude.commands import available_commands, refusal
 from sayagain_claude.control import error_response, success_response, user_frame
@@ -49,6 +50,12 @@ logger = logging.getLogger(__name__)
 
 EVENTS: Final = 4096
 """Events that wait for a client that reads slowly before the CLI's output is left unread."""
+
+ROW_LAG: Final = 0.5
+"""Seconds that a stored row may come after the CLI's last word on its prompt: rows wait up to 100 ms in a write queue,
+and that of a prompt which a running turn took up is not flushed before (measured)."""
+
+ROW_LAG_STEPS: Final = 5
 
 
 class ClaudeSession:
@@ -82,6 +89,7 @@ class ClaudeSession:
         self._account: Mapping[str, Any] = {}
         self._turns = Turns(session_id)
         self._translator = LiveTranslator(session_id, setup.cwd)
+        self._beside = Beside(session_id, env, self._translator.tasks, self._emit)
         self._asks: dict[str, Mapping[str, Any]] = {}
         self._latest: dict[str, Mapping[str, Any]] = {}
         self._word = anyio.Event()
@@ -105,11 +113,17 @@ class ClaudeSession:
             async for event in self._receive_events:
                 if isinstance(event, Update) and event.update["sessionUpdate"] in _SNAPSHOT:
                     self._latest[event.update["sessionUpdate"]] = event.update
+                else:
+                    self._beside.taken(event)
                 yield event
 
     def snapshot(self) -> Sequence[Mapping[str, Any]]:
         """Title, usage and commands as last reported."""
-        return list(self._latest.values())
+        return [*self._latest.values(), *self._beside.snapshot()]
+
+    def running_tasks(self) -> Sequence[str]:
+        """Tasks whose output clients are being told, which a replay therefore leaves out."""
+        return self._beside.running()
 
     def describe(self, title: str) -> None:
         """The title that the store has for the session, until the CLI says something newer."""
@@ -225,6 +239,9 @@ class ClaudeSession:
                 return
             case "transcript_mirror":
                 pass
+            case "system":
+                await self._beside.before(frame)
+                await self._emit(self._translator.frame(frame))
             case _:
                 await self._emit(self._translator.frame(frame))
         over = self._turns.over_without_row(frame)
@@ -234,13 +251,15 @@ class ClaudeSession:
             cancelled = frame.get("state") == "cancelled"
             await self._settle(rejecting=True, error=RequestCancelled() if cancelled else None)
         process.awaited = _encoded(self._turns.submitted)
+        if frame.get("type") in ("system", "user") and await self._beside.after():
+            self._tasks.start_soon(self._beside.watch)
 
     async def _settle(self, *, rejecting: bool, error: SayagainError | None = None) -> None:
         """Look for the submitted message in the transcript itself; ``rejecting`` when it comes no more."""
         message_id = self._turns.submitted
         if message_id is None:
             return
-        if await anyio.to_thread.run_sync(self._find_row, message_id):
+        if await self._find_late_row(message_id, wait=rejecting and not self._turns.blocked):
             await self._emit(self._turns.stored())
         elif rejecting and message_id in self._withdrawing:
             # Its end may come before the answer, which then says that there is nothing left to cancel (measured).
@@ -248,6 +267,16 @@ class ClaudeSession:
         elif rejecting:
             self._burnt.add(message_id)
             await self._emit(self._turns.refused(error))
+
+    async def _find_late_row(self, message_id: str, *, wait: bool) -> bool:
+        """Whether the row is in the transcript, or gets there within the time that rows may lag behind."""
+        process = self._process
+        for _ in range(ROW_LAG_STEPS if wait and process is not None else 1):
+            if await anyio.to_thread.run_sync(self._find_row, message_id):
+                return True
+            if wait and process is not None:
+                await anyio.sleep(ROW_LAG / ROW_LAG_STEPS)
+        return False
 
     def _find_row(self, message_id: str) -> bool:
         path = paths.find(self._session_id, self._config)
@@ -262,11 +291,15 @@ class ClaudeSession:
         except RuntimeFault as error:
             # Nobody can tell: the answer is an error, and a retry will read again before it submits.
             await self._emit(self._turns.refused(error))
-        await self._emit(self._translator.close_calls("cancelled" if self._turns.cancelling else "failed"))
+        await self._beside.ending()
+        await self._emit(self._translator.close_calls("cancelled" if self._turns.cancelling or self._closed else "failed"))
         await self._emit(self._turns.died(RuntimeDied(detail)))
+        await self._beside.after()
 
     async def _emit(self, events: Iterable[RuntimeEvent]) -> None:
         for event in events:
+            if isinstance(event, Foreground):
+                event = self._beside.stamped(event)
             try:
                 await self._send_events.send(event)
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -381,11 +414,16 @@ class ClaudeSession:
 
     async def cancel_tool_call(self, tool_call_id: str) -> None:
         """See the seam."""
-        raise InvalidParams("toolCallId", "no tool call under this id can be cancelled")
+        await self._stop_task(self._beside.task_of("tool_call", tool_call_id))
 
     async def cancel_terminal(self, terminal_id: str) -> None:
         """See the seam."""
-        raise InvalidParams("terminalId", "no terminal under this id can be cancelled")
+        await self._stop_task(self._beside.task_of("terminal", terminal_id))
+
+    async def _stop_task(self, task_id: str) -> None:
+        # A task that has just ended is no error for the CLI either (measured).
+        if self._process is not None:
+            await self._process.request({"subtype": "stop_task", "task_id": task_id}, patience=self._patience.answer)
 
     async def interrupt(self) -> None:
         """See the seam. What does not stop in time is ended with its process."""

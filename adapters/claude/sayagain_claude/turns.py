@@ -60,6 +60,11 @@ class Turns:
         """Whether the work that is under way was told to stop."""
         return self._cancelling
 
+    @property
+    def blocked(self) -> bool:
+        """Whether the CLI said that the submitted message is not kept: no row of it comes any more."""
+        return self._refusal is not None
+
     def submit(self, message_id: str) -> None:
         """A message is about to be written."""
         assert self.submitted is None

@@ -191,6 +191,10 @@ class PromptTable(Generic[W]):
                     self._move(prompt, Event.ABSENT)
         return answers
 
+    def forget_history(self) -> None:
+        """It is no longer certain which messages are stored: the next keyed one waits for the history to be read."""
+        self._known = None
+
     def history_failed(self, error: SayagainError) -> list[Answer[W]]:
         """The history could not be read: an error for those that wait for it, never an empty set (section 4)."""
         answers: list[Answer[W]] = []

@@ -21,7 +21,7 @@ from sayagain.agent.connection import ClientError, Connection, IncomingRequest
 from sayagain.agent.foreground import ForegroundMachine
 from sayagain.agent.journal import Journal
 from sayagain.agent.prompts import Answer, PromptTable
-from sayagain.errors import RequestCancelled, RuntimeDied, RuntimeFault, SayagainError, to_wire
+from sayagain.errors import HistoryUnreadable, RequestCancelled, RuntimeDied, RuntimeFault, SayagainError, to_wire
 from sayagain.runtime import (
     Ask,
     AskWithdrawn,
@@ -252,6 +252,9 @@ class Session:
             case Inserted():
                 self._inserted(event.message_id)
             case Rejected():
+                if isinstance(event.error, HistoryUnreadable):
+                    # Nobody could tell whether it is stored: a retry must look again before it is submitted.
+                    self.prompts.forget_history()
                 self._answer(self.prompts.refused(event.message_id, event.error))
                 self._wake.set()
             case Foreground():

@@ -38,7 +38,11 @@ class Inserted:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A submitted message was not stored and never will be; its key is unused."""
+    """A submitted message was not stored and never will be; its key is unused.
+
+    With :class:`~sayagain.errors.HistoryUnreadable` nobody could tell: the history is read again before the key is used
+    again.
+    """
 
     message_id: str
     error: SayagainError
