@@ -27,7 +27,12 @@ CHILD = "Child, look around."
 
 def script() -> Script:
     tool = ToolUse("Bash", {"command": "touch new.txt", "description": "Touch it"})
-    child = {"description": "Look around", "prompt": CHILD, "subagent_type": "general-purpose"}
+    child = {
+        "description": "Look around",
+        "prompt": CHILD,
+        "subagent_type": "general-purpose",
+        "run_in_background": False,
+    }
     return Script(
         [
             Step(CHILD, [[Text("I looked.")]]),

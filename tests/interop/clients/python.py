@@ -116,6 +116,8 @@ async def main() -> None:
         await agent.prompt(session_id, "Say something", "key-1")
         await agent.prompt(session_id, "Write a file")
         await seen.turn_ends(session_id)
+        await agent.prompt(session_id, "Delegate")
+        await seen.turn_ends(session_id)
         chunks = len(seen.updates(session_id, "agent_message_chunk"))
         await agent.prompt(session_id, "Long work")
         await seen.until(lambda: len(seen.updates(session_id, "agent_message_chunk")) > chunks)

@@ -71,6 +71,8 @@ await agent(async (call, notify) => {
   await call("session/prompt", keyed);
   await call("session/prompt", { sessionId, prompt: text("Write a file") });
   await turnEnds();
+  await call("session/prompt", { sessionId, prompt: text("Delegate") });
+  await turnEnds();
   const chunks = updates(sessionId, "agent_message_chunk").length;
   await call("session/prompt", { sessionId, prompt: text("Long work") });
   await until(() => updates(sessionId, "agent_message_chunk").length > chunks);
