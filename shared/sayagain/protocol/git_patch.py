@@ -106,7 +106,8 @@ def split_lines(text: str) -> list[str]:
 def hunk_lines(unified: str) -> list[str] | None:
     """The lines of the hunks in a unified diff, without file heads; ``None`` when a hunk is not what its head says.
 
-    A context line that is empty may have lost its blank. What stands before the first hunk is left out.
+    A context line that is empty may have lost its blank. What stands before the first hunk is left out, as are empty
+    lines between hunks.
     """
     lines = unified.split("\n")
     if lines and not lines[-1]:
@@ -114,6 +115,9 @@ def hunk_lines(unified: str) -> list[str] | None:
     found: list[str] = []
     index = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
     while index < len(lines):
+        if not lines[index]:
+            index += 1
+            continue
         head = _HEAD.match(lines[index])
         if head is None:
             return None

@@ -11,7 +11,7 @@ from sayagain_codex.translate.blocks import absolute_path, call_status, first_li
 
 __all__ = ["change_call", "change_updates"]
 
-_MOVED: Final = "\n\nMoved to: "
+_MOVED: Final = "\nMoved to: "
 """Codex ends the diff of a file that moves with this line (measured); it is no part of a hunk."""
 
 _VERBS: Final = {"edit": "Edit", "delete": "Delete", "move": "Move"}

@@ -96,7 +96,8 @@ _OTHERS: Final[Mapping[str, _Translation]] = {
     "plan": _plan,
     "contextCompaction": _compacted,
     "enteredReviewMode": tools.review_updates,
-    "exitedReviewMode": tools.review_updates,
+    # Its text is the message that follows (measured).
+    "exitedReviewMode": _hidden,
     # What a hook told the model; no part of the conversation.
     "hookPrompt": _hidden,
 }

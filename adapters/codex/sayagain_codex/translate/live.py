@@ -57,6 +57,8 @@ class _Open:
     output: Digest | None = None
     plan: str = ""
     plan_sent: int = 0
+    runs: bool = False
+    """The command was seen to run, or allowed to; one that waits for the user has no process yet (measured)."""
     turn_over: bool = False
 
 
@@ -140,22 +142,25 @@ class LiveTranslator:
         return thread.session_id if thread else None
 
     def item_of(self, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The open item that a server request is about: by ``itemId``, else the latest open call of its MCP server."""
+        """The open item that a server request is about: by ``itemId``, else the open call of its MCP server."""
         thread = self._threads.get(as_text(params.get("threadId")))
         if thread is None:
             return None
         opened = thread.items.get(as_text(params.get("itemId")))
         if opened is not None:
             return opened.item
-        server = as_text(params.get("serverName"))
+        server, arguments = as_text(params.get("serverName")), as_mapping(params.get("_meta")).get("tool_params")
         calls = [o.item for o in thread.items.values() if server and o.item.get("server") == server]
-        return calls[-1] if calls else None
+        same = [item for item in calls if item.get("arguments") == arguments]
+        found = same or calls
+        return found[-1] if found else None
 
     def permitted(self, thread_id: str, item_id: str) -> list[RuntimeEvent]:
         """The user allowed the item: it runs now. To be called when the answer was written."""
         thread = self._threads.get(thread_id)
         if thread is None or item_id not in thread.items:
             return []
+        thread.items[item_id].runs = thread.items[item_id].output is not None
         return self._updates(
             thread.session_id,
             {"sessionUpdate": "tool_call_update", "toolCallId": item_id, "status": "in_progress"},
@@ -167,7 +172,7 @@ class LiveTranslator:
             OpenTerminal(thread.session_id, item_id, thread_id, as_text(opened.item.get("processId")), opened.turn_over)
             for thread_id, thread in self._threads.items()
             for item_id, opened in thread.items.items()
-            if opened.item.get("type") == "commandExecution"
+            if opened.runs
         ]
 
     def background(self, session_id: str) -> list[Mapping[str, Any]]:
@@ -285,7 +290,7 @@ class LiveTranslator:
         for item_id, opened in list(thread.items.items()):
             if opened.turn_id != turn_id:
                 continue
-            if opened.item.get("type") == "commandExecution":
+            if opened.runs:
                 opened.turn_over = True  # goes on in the background, and ends with its own notification (measured)
             else:
                 events += self._close(thread, item_id, "failed" if status == "failed" else "cancelled")
@@ -317,6 +322,7 @@ class LiveTranslator:
             thread.items[item_id] = opened
             if kind == "commandExecution":
                 opened.output = Digest()
+                opened.runs = bool(as_text(item.get("processId")))
             updates = item_updates(item, live=True, cwd=self._cwd, child=self._child)
             for update in updates:
                 if update["sessionUpdate"] == "tool_call_update":
@@ -344,7 +350,8 @@ class LiveTranslator:
             return events
         if kind == "commandExecution" and opened.output is not None:
             for update in updates:
-                if "output" in update and opened.output.equals(as_text(item.get("aggregatedOutput"))):
+                # Deltas lack some, mostly the first; a long aggregate is cut in the middle (both measured).
+                if "output" in update and opened.output.covers(as_text(item.get("aggregatedOutput"))):
                     del update["output"]
         for update in updates:
             # What an open item had and a stored one hasn't.
@@ -382,7 +389,10 @@ class LiveTranslator:
             return []  # a message that was cut: what came of it stays
         updates: list[Block] = [{"sessionUpdate": "tool_call_update", "toolCallId": item_id, "status": status}]
         if kind == "commandExecution":
-            updates.insert(0, {"sessionUpdate": "terminal_update", "terminalId": item_id, "exitStatus": {}})
+            terminal: Block = {"sessionUpdate": "terminal_update", "terminalId": item_id, "exitStatus": {}}
+            if opened.sent.get("terminal_update", {}).get("capabilities"):
+                terminal["capabilities"] = None
+            updates.insert(0, terminal)
         return self._send(thread, opened, updates)
 
     def _text_delta(self, thread: _Thread, params: Json, name: str = "") -> list[RuntimeEvent]:
@@ -405,6 +415,7 @@ class LiveTranslator:
         if opened is None or opened.output is None or not text:
             return []
         opened.output.add(text)
+        opened.runs = True
         chunk: Block = {"sessionUpdate": "terminal_output_chunk", "terminalId": item_id, "data": base64_text(text)}
         return self._updates(thread.session_id, chunk)
 

@@ -30,6 +30,10 @@ class Digest:
             return False
         return self._hash.digest() == hashlib.blake2b(text.encode("utf-8"), digest_size=16).digest()
 
+    def covers(self, text: str) -> bool:
+        """Whether ``text`` has nothing new: it is what was added, or shorter than that."""
+        return self._length > len(text) or self.equals(text)
+
 
 class TextStream:
     """Chunks of one message or thought, with a blank line between its parts."""

@@ -14,7 +14,6 @@ from sayagain_codex.translate.blocks import (
     mcp_block,
     output_blocks,
     shown,
-    text_block,
     text_content,
 )
 
@@ -157,14 +156,9 @@ def _image_type(data: str) -> str:
 
 
 def review_updates(item: Json, *, live: bool, cwd: str) -> list[Block]:
-    """A review begins (what is looked at), or has ended (its findings)."""
+    """A review begins. Its findings come as a message of their own (measured)."""
     text = as_text(item.get("review"))
-    if item.get("type") == "enteredReviewMode":
-        return [_call(item, "review", "think", f"Review {text}".strip(), "completed")]
-    if not text.strip():
-        return []
-    message_id = as_text(item.get("id"))
-    return [{"sessionUpdate": "agent_message", "messageId": message_id, "content": [text_block(text)]}]
+    return [_call(item, "review", "think", f"Review: {text}" if text.strip() else "Review", "completed")]
 
 
 def sleep_updates(item: Json, *, live: bool, cwd: str) -> list[Block]:

@@ -1,0 +1,119 @@
+"""The recordings in ``fixtures/codex`` as inputs of the translators."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sayagain.runtime import HistoryEntry, RuntimeEvent
+from sayagain_codex.history import history
+from sayagain_codex.translate.live import LiveTranslator
+
+__all__ = ["FIXTURES", "Recording", "StoredClient", "StoredError", "recordings"]
+
+FIXTURES = Path(
+    os.environ.get("SAYAGAIN_CODEX_RECORDINGS") or Path(__file__).resolve().parents[2] / "fixtures" / "codex"
+)
+"""Where the recordings are; ``SAYAGAIN_CODEX_RECORDINGS`` names others, to look at new ones before they are kept."""
+
+
+class StoredError(Exception):
+    """An error of the app-server, with the attributes that the adapter's own has."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+        self.data = None
+
+
+class StoredClient:
+    """Answers what a recording's fresh process answered; remembers what was asked."""
+
+    def __init__(self, exchanges: list[dict[str, Any]]) -> None:
+        self._exchanges = exchanges
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Any:
+        self.asked.append((method, dict(params)))
+        if method in ("thread/resume", "thread/unsubscribe"):
+            return {}
+        names = ["threadId", "ancestorThreadId", "cursor"]
+        for exchange in self._exchanges:
+            recorded = exchange["params"]
+            if exchange["method"] == method and all(recorded.get(name) == params.get(name) for name in names):
+                if "error" in exchange:
+                    raise StoredError(exchange["error"]["code"], exchange["error"]["message"])
+                result = exchange["result"]
+                if params.get("sortDirection") == "desc":
+                    result = {**result, "data": result["data"][::-1], "nextCursor": None}
+                return result
+        raise StoredError(-32600, f"not recorded: {method}")
+
+
+@dataclass(frozen=True)
+class Recording:
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return json.loads((self.folder / "scenario.json").read_text(encoding="utf-8"))
+
+    @property
+    def session_id(self) -> str:
+        return self.about["threadId"]
+
+    def thread(self) -> dict[str, Any]:
+        return json.loads((self.folder / "thread.json").read_text(encoding="utf-8"))["thread"]
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        with (self.folder / "messages.jsonl").open(encoding="utf-8") as file:
+            for line in file:
+                yield json.loads(line)
+
+    def exchanges(self) -> list[dict[str, Any]]:
+        with (self.folder / "items.jsonl").open(encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def requests(self) -> list[dict[str, Any]]:
+        """What the runtime asked."""
+        said = [record["message"] for record in self.messages() if record["direction"] == "out"]
+        return [message for message in said if "method" in message and "id" in message]
+
+    def live(self) -> list[RuntimeEvent]:
+        """The events of all processes of the recording, as a session sees them: a process that ends closes calls."""
+        translator = LiveTranslator(self.session_id, self.cwd())
+        events: list[RuntimeEvent] = []
+        process = 1
+        for record in self.messages():
+            if record["process"] != process:
+                process = record["process"]
+                events += translator.close_calls("failed")
+            message = record["message"]
+            if record["direction"] == "out" and "method" in message and "id" not in message:
+                events += translator.notification(message["method"], message.get("params") or {})
+        return events + translator.close_calls("failed")
+
+    def cwd(self) -> str:
+        return str(self.thread().get("cwd") or "/")
+
+    def client(self) -> StoredClient:
+        return StoredClient(self.exchanges())
+
+    async def replayed(self) -> list[HistoryEntry]:
+        batches = history(self.client(), self.thread(), self.session_id, live=False)
+        return [entry async for batch in batches for entry in batch]
+
+
+def recordings() -> list[Recording]:
+    if not FIXTURES.is_dir():
+        return []
+    return [Recording(folder) for folder in sorted(FIXTURES.iterdir()) if (folder / "scenario.json").exists()]
