@@ -171,11 +171,17 @@ def _input_texts(item: Mapping[str, Any]) -> list[str]:
 
 
 def _notification(items: Sequence[Mapping[str, Any]]) -> str:
-    """The notification that stands last, or ``""``."""
-    if not items or _input_texts(items[-1]):
-        return ""
-    text = _text(items[-1].get("content"))
-    return text if items[-1].get("type") == "agent_message" or text.startswith(_NOTIFICATIONS) else ""
+    """The notification that is all that the model has not yet answered, or ``""``."""
+    found = ""
+    for item in reversed(items):
+        if _is_made(item):
+            break
+        if item.get("type") in _RESULTS or _input_texts(item):
+            return ""
+        text = _text(item.get("content"))
+        if not found and (item.get("type") == "agent_message" or text.startswith(_NOTIFICATIONS)):
+            found = text
+    return found
 
 
 def _tool_results(items: Sequence[Mapping[str, Any]]) -> tuple[ToolResult, ...]:

@@ -99,10 +99,14 @@ class Scrubber:
     """Scrubs all records of one recording, so that what was equal stays equal.
 
     ``paths`` maps folders and names of the recording machine to neutral ones, ``ours`` are the texts that the scenario
-    made, and ``name`` seeds the identifiers, which so differ between recordings and not between runs.
+    made, ``name`` seeds the identifiers, which so differ between recordings and not between runs, and ``markers`` are
+    the beginnings that an adapter has to recognise.
     """
 
-    def __init__(self, name: str, paths: Mapping[str, str], ours: Iterable[str]) -> None:
+    def __init__(
+        self, name: str, paths: Mapping[str, str], ours: Iterable[str], markers: Sequence[str] = MARKERS
+    ) -> None:
+        self._markers = markers
         self._namespace = uuid.uuid5(uuid.NAMESPACE_URL, f"urn:sayagain:fixture:{name}")
         self._paths = sorted(_with_folder_names(paths).items(), key=lambda pair: -len(pair[0]))
         self._ids: dict[str, str] = {}
@@ -181,10 +185,10 @@ class Scrubber:
         kept: list[str] = []
         foreign: list[str] = []
         for line in bare.split("\n"):
-            marker = next((marker for marker in MARKERS if line.startswith(marker)), "")
+            marker = next((marker for marker in self._markers if line.startswith(marker)), "")
             ours = bool(line.strip()) and self._is_ours(line.strip())
             if foreign and (marker or ours):
-                kept.append(_placeholder("\n".join(foreign)))
+                kept.append(_hidden(foreign))
                 foreign = []
             if ours:
                 kept.append(line)
@@ -193,7 +197,7 @@ class Scrubber:
             else:
                 foreign.append(line)
         if foreign:
-            kept.append(_placeholder("\n".join(foreign)))
+            kept.append(_hidden(foreign))
         return text[:start] + "\n".join(kept) + text[start + len(bare) :]
 
     def _after_marker(self, rest: str) -> str:
@@ -225,6 +229,11 @@ class Scrubber:
         if not self._ticks:
             self._ticks = {time: tick for tick, time in enumerate(sorted(self._times))}
         return _EPOCH + _TICK * self._ticks.get(moment, 0)
+
+
+def _hidden(lines: list[str]) -> str:
+    text = "\n".join(lines)
+    return _placeholder(text) if text.strip() else text
 
 
 def _placeholder(text: str) -> str:
