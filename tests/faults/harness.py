@@ -428,7 +428,8 @@ def model(folder: Path) -> ScriptLike:
     """What the model says, by the kind of prompt, its first word: ``slow`` stops in the middle of its answer at a gate
     that has the prompt's name, ``tool`` runs a shell command with a child until the file ``gate`` exists and says so in
     the FIFO ``tool``, ``echo`` runs a short one."""
-    command = f"tail -f /dev/null & echo runs > {folder / 'tool'}; until [ -e {folder / 'gate'} ]; do sleep 0.05; done; kill $!"
+    told, gate = folder / "tool", folder / "gate"
+    command = f"tail -f /dev/null & echo runs > {told}; until [ -e {gate} ]; do sleep 0.05; done; kill $!"
 
     def reply(asked: Asked) -> Reply | None:
         text = asked.newest_text.splitlines()[-1] if asked.newest_text else ""
