@@ -122,14 +122,14 @@ async def test_what_is_advertised_is_what_the_runtime_can_do(fresh: Client) -> N
         audio=True,
         embedded_context=True,
         mcp_http=True,
-        system_prompt_modes=frozenset({"append", "replace"}),
+        system_prompt_modes=frozenset({"append", "override"}),
     )
     async with serving(runtime=FakeRuntime(capabilities=everything)) as world:
         client = await world.connect(initialize=False)
         session = (await client.initialize())["capabilities"]["session"]
         assert set(session["prompt"]) == {"image", "audio", "embeddedContext"}
         assert set(session["mcp"]) == {"http"}
-        assert session["systemPrompt"] == {"mode": {"replace": {}}}
+        assert session["systemPrompt"] == {"mode": {"override": {}}}
         assert "fork" not in session
 
 

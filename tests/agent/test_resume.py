@@ -117,7 +117,11 @@ async def test_every_replayed_message_has_its_own_lasting_id() -> None:
 @rule("RES-9", "RES-10", "UPD-4")
 async def test_the_snapshot_is_no_new_completion(world: World, client: Client) -> None:
     session_id, fake = await world.work(client)
-    fake.emit(Foreground(session_id, "idle", stop_reason="end_turn", usage={"inputTokens": 1, "outputTokens": 2}))
+    fake.emit(
+        Foreground(
+            session_id, "idle", stop_reason="end_turn", usage={"totalTokens": 3, "inputTokens": 1, "outputTokens": 2}
+        )
+    )
     await client.idle(session_id)
     assert "usage" in client.updates(session_id, "state_update")[-1]
     other = await world.connect()

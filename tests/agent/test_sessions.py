@@ -215,3 +215,12 @@ async def test_the_background_list_is_on_every_state_update(world: World, client
     updates = client.updates(session_id, "state_update")
     assert [u["background"] for u in updates] == [[], [item], [item], []]
     assert client.states(session_id) == ["running", "running", "idle:end_turn", "idle"]
+
+
+@rule("RPC-5", "UPD-1")
+async def test_updates_of_kinds_that_the_core_does_not_know_pass_unchanged(world: World, client: Client) -> None:
+    session_id, fake = await world.manual(client)
+    updates = [{"sessionUpdate": "_vendor", "x": [1, None]}, {"sessionUpdate": "of_the_future", "y": {}}]
+    for update in updates:
+        fake.update(update)
+    await client.until(lambda: client.updates(session_id) == updates)

@@ -84,7 +84,8 @@ class Sessions:
         async with self._lock(session_id):
             session = self._sessions.get(session_id)
             if session is None or session.ended:
-                session = await self._run(await self._runtime.resume(session_id, setup), fresh=False)
+                session = Session(self._runtime, await self._runtime.resume(session_id, setup), fresh=False)
+                await self._run(session)
         async with session.turn(request.connection):
             attachment = session.attach(request.connection)
             try:
@@ -170,20 +171,18 @@ class Sessions:
         return session_setup(params, self._runtime.capabilities, client)
 
     async def _opened(self, request: IncomingRequest, backend: RuntimeSession, *, fresh: bool = True) -> Params:
-        session = await self._run(backend, fresh=fresh)
+        session = Session(self._runtime, backend, fresh=fresh)
+        # Before it works, so that its first words are not lost.
         attachment = session.attach(request.connection)
+        await self._run(session)
         # What the runtime has to say about the new session waits for the response: a client that gets updates of a
         # session it does not know yet may hang (seen with one IDE).
         request.after_success = lambda: session.activate(attachment)
         return {"sessionId": session.session_id, **_options(session)}
 
-    async def _run(self, backend: RuntimeSession, *, fresh: bool) -> Session:
-        session = Session(self._runtime, backend, fresh=fresh)
+    async def _run(self, session: Session) -> None:
         self._sessions[session.session_id] = session
-        # A task that is cancelled before its first step runs no cleanup at all; this one starts without waiting.
-        with anyio.CancelScope(shield=True):
-            await self._tasks.start(self._guard, session)
-        return session
+        await self._tasks.start(self._guard, session)
 
     async def _guard(self, session: Session, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         """A session that fails ends alone."""

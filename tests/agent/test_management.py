@@ -1,0 +1,110 @@
+"""Titles, the archive, status and options over the fake runtime (ARC-1, TTL-1, STS-1, LST-5, CFG-*, AUT-2, TC-4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from support_agent import Client, World, code_of, settle
+from support_rules import rule
+from support_wire import prompt_params
+
+
+@rule("ARC-1", "LST-5")
+async def test_an_archived_session_keeps_its_id_and_history_and_is_hidden(world: World, client: Client) -> None:
+    session_id, fake = await world.work(client, key="k")
+    for _ in range(2):
+        assert await client.request("session/archive", {"sessionId": session_id}) == {}
+    assert fake.closed, "an active session closes first"
+    assert client.states(session_id)[-1] == "idle:cancelled"
+    listed = {
+        name: [row["sessionId"] for row in (await client.request("session/list", {"archived": name}))["sessions"]]
+        for name in ("exclude", "include", "only")
+    }
+    assert listed == {"exclude": [], "include": [session_id], "only": [session_id]}
+    assert await client.request("session/list", {}) == {"sessions": []}
+    assert await code_of(client, "session/list", {"archived": "sometimes"}) == -32602
+    assert await client.request("session/unarchive", {"sessionId": session_id}) == {}
+    assert await code_of(client, "session/prompt", prompt_params(session_id, "x")) == -32002, (
+        "unarchiving loads nothing"
+    )
+    await client.resume(session_id, replay=True)
+    assert await client.prompt(session_id, "work", "k") == fake.submitted[0]
+
+
+@rule("ARC-1", "TTL-1", "STS-1")
+@pytest.mark.parametrize("method", ["session/archive", "session/unarchive", "session/set_title", "session/status"])
+async def test_an_unknown_session_is_not_found(client: Client, method: str) -> None:
+    params = {"sessionId": "unknown"} | ({"title": "x"} if method == "session/set_title" else {})
+    assert await code_of(client, method, params) == -32002
+
+
+@rule("TTL-1")
+async def test_a_title_is_stored_before_the_answer(world: World, client: Client) -> None:
+    session_id = await world.stored(client, "x")
+    await client.request("session/set_title", {"sessionId": session_id, "title": "  My \n title "})
+    assert world.store.titles[session_id] == "My title"
+    assert (await client.request("session/list", {}))["sessions"][0]["title"] == "My title"
+    assert await code_of(client, "session/set_title", {"sessionId": session_id, "title": " \n "}) == -32602
+    await client.request("session/close", {"sessionId": session_id})
+    await client.request("session/set_title", {"sessionId": session_id, "title": "Inactive"})
+    assert world.store.titles[session_id] == "Inactive"
+
+
+@rule("STS-1")
+async def test_status_has_no_side_effects(world: World, client: Client) -> None:
+    session_id, fake = await world.work(client)
+    other = await world.connect()
+    answer = await other.request("session/status", {"sessionId": session_id})
+    assert (answer["status"], answer["state"]["state"]) == ("open", "running")
+    assert await code_of(other, "session/prompt", prompt_params(session_id, "x")) == -32002
+    fake.finish()
+    await client.request("session/close", {"sessionId": session_id})
+    assert await client.request("session/status", {"sessionId": session_id}) == {"status": "saved"}
+    assert await code_of(client, "session/prompt", prompt_params(session_id, "x")) == -32002
+    assert other.updates() == []
+
+
+@rule("CFG-1", "CFG-3", "CFG-4", "CFG-6")
+async def test_an_option_is_set_and_the_whole_list_told(world: World, client: Client) -> None:
+    answer = await client.request("session/new", {"cwd": "/"})
+    session_id = answer["sessionId"]
+    option = answer["configOptions"][0]
+    assert option["currentValue"] in [value["value"] for value in option["options"]]
+    params = {"sessionId": session_id, "configId": "pace", "type": "id", "value": "fast"}
+    answer = await client.request("session/set_config_option", params)
+    assert [each["currentValue"] for each in answer["configOptions"]] == ["fast"]
+    await client.until(lambda: client.updates(session_id, "config_option_update"))
+    assert client.updates(session_id, "config_option_update")[0]["configOptions"] == answer["configOptions"]
+
+
+@rule("CFG-2")
+@pytest.mark.parametrize("value", ["warp", True])
+async def test_an_invalid_value_changes_nothing(world: World, client: Client, value: object) -> None:
+    session_id = await client.new()
+    kind = "boolean" if value is True else "id"
+    params = {"sessionId": session_id, "configId": "pace", "type": kind, "value": value}
+    assert await code_of(client, "session/set_config_option", params) == -32602
+    await settle()
+    assert client.updates(session_id, "config_option_update") == []
+    assert world.fake(session_id).pace == "slow"
+
+
+@rule("TC-4")
+async def test_a_tool_call_and_a_terminal_are_cancelled_once(world: World, client: Client) -> None:
+    session_id, fake = await world.work(client)
+    fake.cancellable |= {"call", "term"}
+    for method, name, value in (
+        ("tool_call/cancel", "toolCallId", "call"),
+        ("terminal/cancel", "terminalId", "term"),
+    ):
+        params = {"sessionId": session_id, name: value}
+        assert await client.request(method, params) == {}
+        assert await code_of(client, method, params) == -32602
+    assert client.states(session_id) == ["running"]
+
+
+@rule("AUT-2")
+async def test_the_sign_in_can_be_looked_at_without_one(world: World, client: Client) -> None:
+    before = await client.request("auth/status", {})
+    await client.request("auth/login", {"methodId": "fake-login"})
+    assert await client.request("auth/status", {}) != before
