@@ -24,7 +24,7 @@ __all__ = ["main"]
 
 LEVELS = ("debug", "info", "warning", "error")
 
-RUNTIMES = ("claude",)
+RUNTIMES = ("claude", "codex")
 """Commands that serve a runtime; each is an entry point in the group ``sayagain.runtimes``."""
 
 

@@ -1,0 +1,28 @@
+"""The Codex runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sayagain.runtime import Runtime
+
+__all__ = ["create_runtime", "login"]
+
+
+def create_runtime() -> Runtime:
+    """The entry point in the group ``sayagain.runtimes``."""
+    from sayagain_codex.runtime import CodexRuntime
+
+    return CodexRuntime()
+
+
+def login(arguments: Sequence[str]) -> int:
+    """``codex login`` on this terminal, with the arguments of an auth method; its exit status."""
+    import os
+    import subprocess
+
+    from sayagain_codex.executable import find_executable
+
+    return subprocess.run([find_executable(os.environ), "login", *arguments], check=False).returncode

@@ -1,0 +1,242 @@
+"""One running ``codex app-server``: requests, notifications and its own requests over its pipes, and its end.
+
+Messages are JSON-RPC without the ``jsonrpc`` field, one a line (measured, codex 0.163)::
+
+    -> {"id": 1, "method": "thread/start", "params": {...}}
+    <- {"id": 1, "result": {...}}    or    {"id": 1, "error": {"code": -32600, "message": "..."}}
+    <- {"method": "turn/started", "params": {...}, "emittedAtMs": ...}
+    <- {"id": 0, "method": "item/commandExecution/requestApproval", "params": {...}}
+
+One process serves all sessions of the adapter, so the reader never waits for any of them: it hands every message to a
+plain function, in the order of the pipe, answers included.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import anyio
+
+from sayagain.errors import RuntimeDied, RuntimeFault, RuntimeTimeout
+from sayagain.processes.spawn import ExitStatus, GuardedProcess
+from sayagain.protocol.codec import dumps, loads
+from sayagain.protocol.lines import LineSplitter, TooLong
+from sayagain.protocol.loose import as_mapping, as_text
+from sayagain_codex.patience import Patience
+
+__all__ = ["MAX_MESSAGE", "AppServer", "AppServerError", "Listener", "Pending"]
+
+logger = logging.getLogger(__name__)
+
+MAX_MESSAGE: Final = 256 << 20
+"""Longest message in bytes: a page of stored items repeats images of 5 MB each, and whole outputs of commands."""
+
+RequestId = int | str
+Params = Mapping[str, Any]
+
+
+class AppServerError(RuntimeFault):
+    """The app-server answered a request with an error. Most have the code -32600 and differ in the text alone."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.rpc_code = code
+        self.message = message
+        self.rpc_data = data
+
+
+class Listener(Protocol):
+    """Who takes what the app-server says by itself. Plain calls, made by the reader: they must not wait."""
+
+    def notified(self, method: str, params: Params) -> None:
+        """A notification."""
+        ...
+
+    def asked(self, request_id: RequestId, method: str, params: Params) -> None:
+        """A request, to be answered with :meth:`AppServer.reply` or :meth:`AppServer.refuse`."""
+        ...
+
+
+class Pending:
+    """One request of ours. ``on_answer`` is called by the reader, before it reads on."""
+
+    def __init__(self, on_answer: Callable[[Any], None] | None) -> None:
+        self.done = anyio.Event()
+        self.outcome: Any = RuntimeDied("Codex ended before it answered")
+        self._on_answer = on_answer
+
+    def answer(self, outcome: Any) -> None:
+        self.outcome = outcome
+        if self._on_answer is not None and not isinstance(outcome, RuntimeFault):
+            self._on_answer(outcome)
+        self.done.set()
+
+
+class AppServer:
+    """Messages are read by one task, in :meth:`run`; requests may be sent by any."""
+
+    def __init__(self, process: GuardedProcess, listener: Listener, patience: Patience) -> None:
+        self._process = process
+        self._listener = listener
+        self._patience = patience
+        self._last = 0
+        self._pending: dict[RequestId, Pending] = {}
+        self._write_lock = anyio.Lock()
+        self._ended = anyio.Event()
+        self.gone = anyio.Event()
+        """Set when the process is gone and its listeners were told."""
+
+    @property
+    def running(self) -> bool:
+        """Whether its output is still open."""
+        return not self._ended.is_set()
+
+    @property
+    def runtime_pid(self) -> int:
+        """The app-server's own pid."""
+        return self._process.runtime_pid
+
+    @property
+    def status(self) -> ExitStatus | None:
+        """How the process ended; ``None`` before :meth:`run` is over."""
+        return self._process.status
+
+    async def run(self) -> None:
+        """Read until the process closes its output, then end what is left of it."""
+        splitter = LineSplitter(MAX_MESSAGE)
+        try:
+            async for chunk in self._process.stdout:
+                for line in splitter.feed(chunk):
+                    self._take(line)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            pass
+        finally:
+            self._ended.set()
+            for pending in self._pending.values():
+                pending.done.set()
+            with anyio.CancelScope(shield=True):
+                await self.kill()
+
+    async def request(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        patience: float | None = None,
+        on_answer: Callable[[Any], None] | None = None,
+    ) -> Any:
+        """The result of a request, within ``patience`` seconds.
+
+        Raises :class:`AppServerError`, :class:`~sayagain.errors.RuntimeDied` when the process ends first, and
+        :class:`~sayagain.errors.RuntimeTimeout`: a process that does not answer is ended.
+        """
+        patience = self._patience.answer if patience is None else patience
+        self._last += 1
+        request_id = self._last
+        pending = self._pending[request_id] = Pending(on_answer)
+        try:
+            with anyio.fail_after(patience):
+                await self._send({"id": request_id, "method": method, "params": params or {}}, patience)
+                await pending.done.wait()
+        except TimeoutError:
+            logger.warning("Codex no longer answers (%s); it is ended", method)
+            await self.kill()
+            raise RuntimeTimeout("Codex stopped answering and was ended") from None
+        finally:
+            del self._pending[request_id]
+        if isinstance(pending.outcome, RuntimeFault):
+            raise pending.outcome
+        return pending.outcome
+
+    async def notify(self, method: str) -> None:
+        """Send a notification without params."""
+        await self._send({"method": method}, self._patience.answer)
+
+    async def reply(self, request_id: RequestId, result: Params) -> None:
+        """Answer a request of the app-server; nothing happens when that has ended."""
+        await self._answer({"id": request_id, "result": result})
+
+    async def refuse(self, request_id: RequestId, code: int, message: str) -> None:
+        """Answer a request of the app-server with an error."""
+        await self._answer({"id": request_id, "error": {"code": code, "message": message}})
+
+    async def finish(self) -> ExitStatus:
+        """End of input, so that it stores what it has; then it is killed."""
+        with anyio.move_on_after(self._patience.finish):
+            await self._process.stdin.aclose()
+            await self._ended.wait()
+        return await self.kill()
+
+    async def kill(self) -> ExitStatus:
+        """End it and everything that it started; returns when all is gone."""
+        status = await self._process.kill()
+        await self._process.aclose()
+        return status
+
+    @property
+    def complaint(self) -> str:
+        """The last line that it wrote on standard error: Codex's own reason for an early end."""
+        lines = self._process.stderr_tail.strip().splitlines()
+        return lines[-1] if lines else ""
+
+    async def _answer(self, message: Params) -> None:
+        try:
+            await self._send(message, self._patience.answer)
+        except TimeoutError:
+            await self.kill()
+        except RuntimeDied:
+            logger.debug("Codex ended before it got an answer")
+
+    async def _send(self, message: Params, patience: float) -> None:
+        line = dumps(message) + b"\n"
+        async with self._write_lock:
+            if self._ended.is_set():
+                raise RuntimeDied("Codex ended")
+            try:
+                # Half a line would spoil the next one: whoever waits may give up, the line is written.
+                with anyio.fail_after(patience, shield=True):
+                    await self._process.stdin.send(line)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                raise RuntimeDied("Codex ended") from None
+
+    def _take(self, line: bytes | TooLong) -> None:
+        if isinstance(line, TooLong):
+            logger.warning("a message of Codex is longer than %d bytes and is skipped", line.limit)
+            return
+        message = _parse(line)
+        if message is None:
+            return
+        method, request_id = message.get("method"), message.get("id")
+        params: Params = message.get("params") or {}
+        try:
+            if not isinstance(method, str):
+                self._answered(request_id, message)
+            elif request_id is None:
+                self._listener.notified(method, params)
+            else:
+                self._listener.asked(request_id, method, params)
+        except Exception:
+            # One message that we misunderstand must not take every session with it.
+            logger.exception("taking a message of Codex failed (%s)", method or "an answer")
+
+    def _answered(self, request_id: Any, message: Params) -> None:
+        pending = self._pending.get(request_id) if isinstance(request_id, int | str) else None
+        if pending is None:
+            return
+        if error := as_mapping(message.get("error")):
+            code = error.get("code")
+            text, data = as_text(error.get("message")), error.get("data")
+            pending.answer(AppServerError(code if isinstance(code, int) else -32603, text, data))
+        else:
+            pending.answer(message.get("result") or {})
+
+
+def _parse(line: bytes) -> Params | None:
+    try:
+        message = loads(line)
+    except ValueError as error:
+        logger.warning("a message of Codex is not readable: %s", error)
+        return None
+    return message if isinstance(message, dict) else None  # pyright: ignore[reportUnknownVariableType]

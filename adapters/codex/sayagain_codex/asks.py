@@ -1,0 +1,81 @@
+"""Requests of the app-server that need the client: approvals, questions, elicitations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from sayagain.runtime import Ask, AskWithdrawn, RuntimeEvent
+from sayagain_codex.app_server import RequestId
+from sayagain_codex.translate import approvals
+from sayagain_codex.translate.live import LiveTranslator
+
+__all__ = ["Asks"]
+
+Params = Mapping[str, Any]
+
+_ELICITATION: Final = "elicitation/create"
+
+
+class Asks:
+    """The open requests of one session and its children, by the id that Codex gave them."""
+
+    def __init__(self, translator: LiveTranslator, client_capabilities: Params) -> None:
+        self._translator = translator
+        self._client = client_capabilities
+        self._open: dict[str, tuple[RequestId, str, Params]] = {}
+        # Of children that are not announced yet: nothing may bear their id before that (SUB-1).
+        self._early: list[tuple[RequestId, str, Params]] = []
+
+    def asked(self, request_id: RequestId, method: str, params: Params) -> Ask | Params | None:
+        """The ask for the client; or the answer, when the client cannot be asked; ``None`` when it has to wait.
+
+        A request that is sent again, as Codex does on a resume, is one that is open already.
+        """
+        ask_id = str(request_id)
+        if ask_id in self._open:
+            return None
+        session_id = self._translator.session_of(str(params.get("threadId") or params.get("conversationId")))
+        if session_id is None:
+            self._early.append((request_id, method, params))
+            return None
+        wanted = approvals.request(session_id, method, params, item=self._translator.item_of(params))
+        if wanted is None or (wanted[0] == _ELICITATION and not self._elicits(wanted[1])):
+            return approvals.response(method, params, None)
+        self._open[ask_id] = (request_id, method, params)
+        return Ask(ask_id, session_id, *wanted)
+
+    def announced(self) -> Sequence[tuple[RequestId, Ask | Params | None]]:
+        """Requests of children that may have been announced meanwhile, as from :meth:`asked`."""
+        early, self._early = self._early, []
+        return [(entry[0], self.asked(*entry)) for entry in early]
+
+    def answer(self, ask_id: str, result: Params | None) -> tuple[RequestId, Params, Sequence[RuntimeEvent]] | None:
+        """Codex's id and the response for the client's result, and what to tell then; ``None`` when it is too late."""
+        entry = self._open.pop(ask_id, None)
+        if entry is None:
+            return None
+        request_id, method, params = entry
+        response = approvals.response(method, params, result)
+        allowed = str(response.get("decision", "")).startswith("accept") or isinstance(response.get("decision"), dict)
+        item_id = params.get("itemId")
+        events: Sequence[RuntimeEvent] = ()
+        if allowed and isinstance(item_id, str):
+            events = self._translator.permitted(str(params.get("threadId")), item_id)
+        return request_id, response, events
+
+    def resolved(self, request_id: RequestId) -> Sequence[RuntimeEvent]:
+        """Codex no longer waits: answered, or withdrawn by an interrupt."""
+        return [AskWithdrawn(str(request_id))] if self._open.pop(str(request_id), None) else []
+
+    def clear(self) -> Sequence[str]:
+        """The process is gone: the ids of all that were open."""
+        ids = list(self._open)
+        self._open.clear()
+        self._early.clear()
+        return ids
+
+    def _elicits(self, params: Params) -> bool:
+        """Whether the client takes elicitations of this mode (ELI-1)."""
+        modes: object = self._client.get("elicitation")
+        return isinstance(modes, Mapping) and cast("Params", modes).get(str(params.get("mode", "form"))) is not None

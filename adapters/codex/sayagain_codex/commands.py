@@ -1,0 +1,112 @@
+"""Slash commands: what a session offers, and how a prompt that is one is given to Codex. Pure.
+
+The app-server itself knows no slash commands: those of Codex's own terminal are requests of their own here, and skills
+are a kind of input. What Codex stores nothing of is live-only (PRM-7): its key lasts as long as the session is active.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sayagain.errors import PromptRefused
+
+__all__ = ["Command", "Skills", "parse"]
+
+Params = Mapping[str, Any]
+
+_LOCAL: Final[Mapping[str, tuple[str, str | None]]] = {
+    "compact": ("Summarise the conversation to free up context", None),
+    "review": ("Review the uncommitted changes, or what the instructions say", "optional instructions"),
+    "review-branch": ("Review the changes against a base branch", "branch"),
+    "review-commit": ("Review a commit", "commit"),
+    "rename": ("Give this session a title", "title"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A request to the app-server instead of ``turn/start``, its ``threadId`` left out.
+
+    ``works`` says that a turn follows; else it is over with the answer.
+    """
+
+    method: str
+    params: Params
+    works: bool = True
+
+
+def parse(content: Sequence[Params]) -> Command | None:
+    """The command that this prompt is; ``None`` for a prompt to the model.
+
+    Raises :class:`~sayagain.errors.PromptRefused` for one that lacks its argument.
+    """
+    name, argument = _split(content)
+    match name:
+        case "compact":
+            return Command("thread/compact/start", {})
+        case "review":
+            target = {"type": "custom", "instructions": argument} if argument else {"type": "uncommittedChanges"}
+            return Command("review/start", {"target": target})
+        case "review-branch":
+            return Command("review/start", {"target": {"type": "baseBranch", "branch": _needed(name, argument)}})
+        case "review-commit":
+            return Command("review/start", {"target": {"type": "commit", "sha": _needed(name, argument)}})
+        case "rename":
+            return Command("thread/name/set", {"name": _needed(name, argument)}, works=False)
+        case _:
+            return None
+
+
+def _split(content: Sequence[Params]) -> tuple[str | None, str]:
+    if len(content) != 1 or content[0].get("type") != "text":
+        return None, ""
+    text = str(content[0].get("text", "")).strip()
+    if not text.startswith("/"):
+        return None, ""
+    name, _, argument = text[1:].partition(" ")
+    return name, argument.strip()
+
+
+def _needed(name: str, argument: str) -> str:
+    if not argument:
+        raise PromptRefused(f"/{name} needs an argument")
+    return argument
+
+
+class Skills:
+    """The skills of ``skills/list`` for one directory."""
+
+    def __init__(self) -> None:
+        self._skills: dict[str, Params] = {}
+
+    def listed(self, result: Params, cwd: str) -> None:
+        """The answer to ``skills/list``."""
+        self._skills = {
+            skill["name"]: skill
+            for entry in result["data"]
+            if entry["cwd"] == cwd
+            for skill in entry["skills"]
+            if skill["enabled"] and skill["name"] not in _LOCAL and skill["name"] == "".join(skill["name"].split())
+        }
+
+    def available_commands(self) -> list[dict[str, Any]]:
+        """Everything that a prompt may begin with, in wire form: unique names without slash or space (UPD-11)."""
+        commands = [_command(name, text, hint) for name, (text, hint) in _LOCAL.items()]
+        for name, skill in self._skills.items():
+            interface: Params = skill.get("interface") or {}
+            text = interface.get("shortDescription") or skill.get("shortDescription") or skill["description"]
+            commands.append(_command(name, str(text), "optional instructions"))
+        return commands
+
+    def mention(self, content: Sequence[Params]) -> list[dict[str, Any]]:
+        """The input that makes Codex load the skill that the prompt begins with; empty when it is none."""
+        name, _ = _split(content)
+        skill = self._skills.get(name) if name else None
+        return [] if skill is None else [{"type": "skill", "name": skill["name"], "path": skill["path"]}]
+
+
+def _command(name: str, description: str, hint: str | None) -> dict[str, Any]:
+    command: dict[str, Any] = {"type": "command", "name": name, "description": description}
+    return command if hint is None else {**command, "input": {"type": "text", "hint": hint}}

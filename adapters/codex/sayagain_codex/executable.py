@@ -1,0 +1,64 @@
+"""Where the ``codex`` executable is (design section 1), and whether it is new enough."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from sayagain.errors import RuntimeMissing
+
+__all__ = ["MINIMUM", "VARIABLE", "check_version", "find_executable"]
+
+VARIABLE: Final = "CODEX_PATH"
+"""The environment variable that names another executable."""
+
+MINIMUM: Final = (0, 163)
+"""The oldest version whose app-server was measured to keep the promises that we build on."""
+
+_INSTALL: Final = "pip install 'sayagain[codex]' brings one that fits"
+_VERSION: Final = re.compile(r"/(\d+)\.(\d+)\.(\d+)")
+
+
+def find_executable(env: Mapping[str, str]) -> str:
+    """The executable's absolute path: the environment's choice, one on ``PATH``, the extra's, in this order.
+
+    Raises :class:`~sayagain.errors.RuntimeMissing`, naming what was looked for.
+    """
+    if chosen := env.get(VARIABLE):
+        found = shutil.which(chosen, path=env.get("PATH"))
+        if found is None:
+            raise RuntimeMissing(f"{VARIABLE} names {chosen}, which is no executable file")
+        return str(Path(found).absolute())
+    if found := shutil.which("codex", path=env.get("PATH")) or _bundled():
+        return str(Path(found).absolute())
+    raise RuntimeMissing(f"Codex was not found: there is none on PATH, and {VARIABLE} is not set. {_INSTALL}")
+
+
+def check_version(user_agent: object, executable: str) -> None:
+    """Refuse an app-server that is too old, by the ``userAgent`` of its ``initialize`` answer, its only version field.
+
+    Builds from source call themselves 0.0.0: who makes one knows what it is. Raises
+    :class:`~sayagain.errors.RuntimeMissing`.
+    """
+    match = _VERSION.search(user_agent) if isinstance(user_agent, str) else None
+    if match is None:
+        return
+    version = tuple(map(int, match.groups()))
+    if version != (0, 0, 0) and version < MINIMUM:
+        shown, needed = ".".join(map(str, version)), ".".join(map(str, MINIMUM))
+        raise RuntimeMissing(f"{executable} is Codex {shown}; {needed} or newer is needed. {_INSTALL}")
+
+
+def _bundled() -> str | None:
+    """The executable in the package of the extra; the package is found, not imported."""
+    spec = find_spec("codex_cli_bin")
+    if spec is None or spec.origin is None:
+        return None
+    path = Path(spec.origin).parent / "bin" / ("codex.exe" if sys.platform == "win32" else "codex")
+    return str(path) if os.access(path, os.X_OK) else None

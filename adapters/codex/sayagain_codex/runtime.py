@@ -1,0 +1,338 @@
+"""The Codex runtime: threads that ``codex app-server`` keeps in its home folder."""
+
+from __future__ import annotations
+
+import os
+import webbrowser
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence, Set
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from weakref import WeakValueDictionary
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from sayagain.errors import InvalidParams, RuntimeFault, SessionInUse, SessionNotFound
+from sayagain.runtime import HistoryEntry, RuntimeCapabilities, SessionPage, SessionSetup
+from sayagain_codex import auth
+from sayagain_codex.account import Account
+from sayagain_codex.app_server import AppServer, AppServerError
+from sayagain_codex.command import thread_params
+from sayagain_codex.history import history
+from sayagain_codex.listing import list_sessions
+from sayagain_codex.patience import Patience
+from sayagain_codex.server import Servers
+from sayagain_codex.session import CodexSession
+from sayagain_codex.threads import is_thread_id, message_ids, read_fault, thread_fault
+
+__all__ = ["CAPABILITIES", "CodexRuntime"]
+
+CAPABILITIES: Final = RuntimeCapabilities(
+    image=True,
+    embedded_context=True,
+    mcp_stdio=True,
+    mcp_http=True,
+    fork=True,
+    delete=True,
+    additional_directories=True,
+    title=True,
+    archive=True,
+    auth_status=True,
+    system_prompt_modes=frozenset({"append", "override"}),
+)
+
+FIRST_LOOK: Final = 0.5
+"""Seconds that a resume waits for another owner: without one the session can still be replayed."""
+
+LOGIN_PATIENCE: Final = 600.0
+"""Seconds for the user to sign in with a browser."""
+
+Params = Mapping[str, Any]
+
+
+class CodexRuntime:
+    """Implements ``Runtime``. ``env`` is the environment of every process that it starts."""
+
+    name = "codex"
+    title = "Codex"
+    capabilities = CAPABILITIES
+
+    def __init__(self, env: Mapping[str, str] | None = None) -> None:
+        self._env = dict(os.environ if env is None else env)
+        self._stack = AsyncExitStack()
+        self._sessions: WeakValueDictionary[str, CodexSession] = WeakValueDictionary()
+        self._account = Account()
+        self._api_key: str | None = None
+        self._logins: dict[str, _Login] = {}
+        self._patience: Patience
+        self._servers: Servers
+        self._tasks: anyio.abc.TaskGroup
+
+    async def __aenter__(self) -> Self:
+        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        self._patience = Patience.from_env(self._env)
+        self._servers = Servers(self._env, self._patience, self._tasks, prepare=self._prepare, heard=self._heard)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        with anyio.CancelScope(shield=True):
+            for session in list(self._sessions.values()):
+                await session.close()
+            await self._servers.stop()
+        self._tasks.cancel_scope.cancel()
+        return await self._stack.__aexit__(kind, error, traceback)
+
+    # Accounts.
+
+    async def _prepare(self, server: AppServer) -> None:
+        if self._api_key is not None:
+            await server.request("account/login/start", {"type": "apiKey", "apiKey": self._api_key})
+
+    def _heard(self, method: str, params: Params) -> None:
+        if method == "account/updated":
+            self._account.changed()
+        elif method == "account/login/completed":
+            login = self._logins.get(str(params.get("loginId")))
+            if login is not None:
+                login.error = None if params.get("success") else str(params.get("error") or "The login failed")
+                login.done.set()
+
+    def auth_methods(self, client_capabilities: Params) -> Sequence[Params]:
+        """See :mod:`sayagain_codex.auth`."""
+        return auth.auth_methods(self._env, client_capabilities)
+
+    async def login(self, method_id: str, params: Params) -> None:
+        """See the seam. An API key needs an app-server that keeps it in memory, so another one is started."""
+        if method_id == auth.API_KEY:
+            self._api_key = auth.api_key(self._env)
+            self._servers.ephemeral_login = True
+            await self._restart()
+        elif method_id == auth.CHATGPT and not self._env.get("NO_BROWSER"):
+            await self._login_with_browser()
+        else:
+            raise InvalidParams("methodId", "is no method that the agent serves itself")
+
+    async def _login_with_browser(self) -> None:
+        if self._servers.ephemeral_login:
+            self._api_key, self._servers.ephemeral_login = None, False
+            await self._restart()
+        server = await self._servers.get()
+        started = await server.request("account/login/start", {"type": "chatgpt"})
+        login = self._logins[started["loginId"]] = _Login()
+        try:
+            await anyio.to_thread.run_sync(webbrowser.open, started["authUrl"])
+            with anyio.move_on_after(LOGIN_PATIENCE):
+                await login.done.wait()
+        finally:
+            del self._logins[started["loginId"]]
+            if not login.done.is_set():
+                with anyio.CancelScope(shield=True):
+                    await server.request("account/login/cancel", {"loginId": started["loginId"]})
+        if login.error is not None:
+            raise RuntimeFault(login.error)
+
+    async def logout(self) -> None:
+        """See the seam: the stored login and the key in memory are forgotten."""
+        server = await self._servers.get()
+        await server.request("account/logout", {})
+        self._account.changed()
+        if self._servers.ephemeral_login:
+            self._api_key, self._servers.ephemeral_login = None, False
+            await self._restart()
+
+    async def auth_status(self) -> Params:
+        """See the seam."""
+        return auth.auth_status(await self._account.read(await self._servers.get()))
+
+    async def _restart(self) -> None:
+        self._account.changed()
+        await self._servers.stop()
+        await self._servers.get()
+
+    # Sessions.
+
+    async def new(self, setup: SessionSetup) -> CodexSession:
+        """A new thread; it is on disk from its first prompt on (measured)."""
+        server = await self._servers.get()
+        await self._account.require(server)
+        return await self._made(server, "thread/start", {}, setup)
+
+    async def fork(self, session_id: str, setup: SessionSetup) -> CodexSession:
+        """A copy of all that is stored, on disk at once."""
+        if not is_thread_id(session_id):
+            raise SessionNotFound(session_id)
+        server = await self._servers.get()
+        await self._account.require(server)
+        try:
+            return await self._made(server, "thread/fork", {"threadId": session_id, "excludeTurns": True}, setup)
+        except AppServerError as error:
+            raise thread_fault(error, session_id) from error
+
+    async def _made(self, server: AppServer, method: str, params: Params, setup: SessionSetup) -> CodexSession:
+        _check_directory(setup)
+        made: list[CodexSession] = []
+
+        def take(result: Params) -> None:
+            made.append(self._session(result["thread"]["id"], setup))
+            made[0].adopt(server, result)
+
+        body = {**params, **thread_params(setup)}
+        try:
+            await server.request(method, body, patience=self._patience.long, on_answer=take)
+            await made[0].own()
+        except BaseException:
+            for session in made:
+                await session.close()
+            raise
+        return made[0]
+
+    async def resume(self, session_id: str, setup: SessionSetup) -> CodexSession:
+        """A stored thread, loaded if nobody else has it."""
+        if not is_thread_id(session_id):
+            raise SessionNotFound(session_id)
+        _check_directory(setup)
+        return await self._resumed(session_id, setup)
+
+    async def _resumed(self, session_id: str, setup: SessionSetup) -> CodexSession:
+        session = self._session(session_id, setup)
+        try:
+            try:
+                await session.own(patience=FIRST_LOOK)
+            except SessionInUse:
+                await session.look()
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    async def list(self, *, cwd: str | None, cursor: str | None, archived: str = "exclude") -> SessionPage:
+        """See :mod:`sayagain_codex.listing`."""
+        return await list_sessions(await self._servers.get(), cwd=cwd, cursor=cursor, archived=archived)
+
+    async def stored(self, session_id: str) -> bool:
+        """Whether the thread has a first prompt or a name."""
+        thread = await self._read(session_id)
+        return thread is not None and bool(thread.get("name") or thread.get("preview"))
+
+    async def set_title(self, session_id: str, title: str) -> None:
+        """Codex keeps it with the thread and tells it as an event."""
+        await self._change(session_id, "thread/name/set", {"name": title})
+
+    async def archive(self, session_id: str, *, archived: bool) -> None:
+        """Codex refuses repeats, with the words that it has for unknown threads: those are told apart by a read."""
+        try:
+            await self._change(session_id, "thread/archive" if archived else "thread/unarchive", {})
+        except SessionNotFound:
+            if await self._read(session_id) is None:
+                raise
+
+    async def delete(self, session_id: str) -> None:
+        """Remove the thread. One whose forks build on its file is archived, which hides it as well (measured)."""
+        try:
+            await self._change(session_id, "thread/delete", {})
+        except SessionNotFound:
+            pass
+        except AppServerError as error:
+            if "forked history still references it" not in error.message:
+                raise
+            await self.archive(session_id, archived=True)
+
+    async def _change(self, session_id: str, method: str, params: Params) -> None:
+        if not is_thread_id(session_id):
+            raise SessionNotFound(session_id)
+        server = await self._servers.get()
+        try:
+            await server.request(method, {"threadId": session_id, **params})
+        except AppServerError as error:
+            raise thread_fault(error, session_id) from error
+
+    async def _read(self, session_id: str) -> Params | None:
+        if not is_thread_id(session_id):
+            return None
+        server = await self._servers.get()
+        try:
+            answer = await server.request("thread/read", {"threadId": session_id})
+        except AppServerError as error:
+            if isinstance(thread_fault(error, session_id), SessionNotFound):
+                return None
+            raise
+        thread: Params = answer["thread"]
+        return thread
+
+    # Histories.
+
+    async def history(self, session_id: str, *, live: bool) -> AsyncIterator[HistoryEntry]:
+        """Streamed a page at a time, from a thread that was loaded: only then the history is whole (measured)."""
+        try:
+            async with self._reading(session_id) as (server, thread):
+                async for batch in history(server, thread, session_id, live=live):
+                    for entry in batch:
+                        yield entry
+        except AppServerError as error:
+            raise read_fault(error, session_id) from error
+
+    async def message_ids(self, session_id: str) -> Set[str]:
+        """The ids alone; those of local commands as long as the session is active (KEY-9)."""
+        session = self._active(session_id)
+        try:
+            async with self._reading(session_id) as (server, _):
+                ids = await message_ids(server, session_id)
+        except AppServerError as error:
+            raise read_fault(error, session_id) from error
+        except SessionNotFound:
+            ids = set[str]()
+        return ids if session is None else ids | session.live_only
+
+    @asynccontextmanager
+    async def _reading(self, session_id: str) -> AsyncGenerator[tuple[AppServer, Params]]:
+        """The app-server with the thread loaded, as far as that is possible."""
+        session = self._active(session_id)
+        passing = session is None
+        if session is None:
+            thread = await self._read(session_id)
+            if thread is None:
+                raise SessionNotFound(session_id)
+            session = await self._resumed(session_id, SessionSetup(cwd=thread["cwd"]))
+        try:
+            server = await session.reader()
+            yield server, session.thread
+        finally:
+            if passing:
+                with anyio.CancelScope(shield=True):
+                    await session.close()
+
+    def _active(self, session_id: str) -> CodexSession | None:
+        session = self._sessions.get(session_id)
+        return None if session is None or session.closed else session
+
+    def _session(self, session_id: str, setup: SessionSetup) -> CodexSession:
+        session = CodexSession(
+            session_id,
+            setup,
+            servers=self._servers,
+            account=self._account,
+            env=self._env,
+            patience=self._patience,
+            tasks=self._tasks,
+        )
+        self._sessions[session_id] = session
+        return session
+
+
+class _Login:
+    """A browser login under way."""
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.error: str | None = "Nobody signed in"
+
+
+def _check_directory(setup: SessionSetup) -> None:
+    """Codex takes directories that do not exist (measured), and fails later."""
+    if not Path(setup.cwd).is_dir():
+        raise InvalidParams("cwd", "is no directory")

@@ -1,0 +1,230 @@
+"""The one app-server process of a runtime: started when it is needed, and again after it ended.
+
+Everything that it says is routed by ``threadId`` alone. A child thread has no start that is told: its first sign comes
+before the item of its parent that names it (measured), so its messages wait until Codex has said whose child it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import anyio
+import anyio.abc
+
+from sayagain.errors import RuntimeDied, RuntimeFault, RuntimeMissing
+from sayagain.processes.spawn import spawn
+from sayagain.protocol.loose import as_mapping, as_text
+from sayagain_codex.app_server import AppServer, AppServerError, RequestId
+from sayagain_codex.command import CLIENT_INFO, command_line
+from sayagain_codex.executable import check_version, find_executable
+from sayagain_codex.patience import Patience
+
+__all__ = ["Servers", "Thread"]
+
+logger = logging.getLogger(__name__)
+
+WAITING: Final = 10_000
+"""Messages of threads that nobody has claimed yet, before the oldest thread is given up: a child is claimed within
+milliseconds, so this many mean that something else is wrong."""
+
+Params = Mapping[str, Any]
+
+
+class Thread(Protocol):
+    """A session, as its threads see it. Plain calls, made by the reader."""
+
+    def notified(self, method: str, params: Params) -> None:
+        """A notification of one of the session's threads."""
+        ...
+
+    def asked(self, request_id: RequestId, method: str, params: Params) -> None:
+        """A request of one of the session's threads."""
+        ...
+
+    def announced(self, method: str, params: Params) -> None:
+        """A notification that belongs to no thread."""
+        ...
+
+    def died(self, detail: str) -> None:
+        """The process is gone."""
+        ...
+
+
+class Servers:
+    """``prepare`` is called with each new process before anybody else gets it; ``heard`` with what has no thread."""
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        patience: Patience,
+        tasks: anyio.abc.TaskGroup,
+        *,
+        prepare: Callable[[AppServer], Awaitable[None]],
+        heard: Callable[[str, Params], None],
+    ) -> None:
+        self._env = dict(env)
+        self._patience = patience
+        self._tasks = tasks
+        self._prepare = prepare
+        self._heard = heard
+        self._lock = anyio.Lock()
+        self._server: AppServer | None = None
+        self._threads: dict[str, Thread] = {}
+        self._unclaimed: dict[str, list[tuple[RequestId | None, str, Params]]] = {}
+        self._strangers: set[str] = set()
+        self.ephemeral_login = False
+        """Whether the next process keeps its login in memory."""
+
+    async def get(self) -> AppServer:
+        """The running process; starts one.
+
+        Raises :class:`~sayagain.errors.RuntimeMissing`, :class:`~sayagain.errors.RuntimeDied` and
+        :class:`~sayagain.errors.RuntimeTimeout`.
+        """
+        async with self._lock:
+            if self._server is not None:
+                if self._server.running:
+                    return self._server
+                await self._server.gone.wait()
+            self._server = await self._start()
+            return self._server
+
+    async def stop(self) -> None:
+        """End the process in order; the next :meth:`get` starts another."""
+        async with self._lock:
+            server, self._server = self._server, None
+            if server is not None:
+                await server.finish()
+                await server.gone.wait()
+
+    async def _start(self) -> AppServer:
+        executable = find_executable(self._env)
+        guarded = await spawn(
+            command_line(executable, ephemeral_login=self.ephemeral_login),
+            cwd=Path(Path.cwd().anchor),
+            env=self._env,
+            stderr=lambda line: logger.debug("codex: a line of %d characters on standard error", len(line)),
+        )
+        server = AppServer(guarded, self, self._patience)
+        self._tasks.start_soon(self._run, server)
+        try:
+            hello = await server.request(
+                "initialize", {"clientInfo": CLIENT_INFO, "capabilities": {"experimentalApi": True}}
+            )
+            check_version(hello.get("userAgent"), executable)
+            await server.notify("initialized")
+            await self._prepare(server)
+        except BaseException as error:
+            with anyio.CancelScope(shield=True):
+                await server.kill()
+                await server.gone.wait()
+            if isinstance(error, RuntimeDied):
+                raise RuntimeMissing(_early_end(executable, server.complaint)) from error
+            raise
+        return server
+
+    async def _run(self, server: AppServer) -> None:
+        try:
+            await server.run()
+            self._unclaimed.clear()
+            self._strangers.clear()
+            sessions = set(self._threads.values())
+            self._threads.clear()
+            for session in sessions:
+                session.died(f"Codex ended ({server.status})")
+        finally:
+            server.gone.set()
+
+    # Routes.
+
+    def route(self, thread_id: str, session: Thread) -> None:
+        """From now on this thread's messages are the session's; what waits is delivered first."""
+        self._threads[thread_id] = session
+        self._strangers.discard(thread_id)
+        for request_id, method, params in self._unclaimed.pop(thread_id, ()):
+            self._deliver(session, request_id, method, params)
+
+    def unroute(self, session: Thread) -> None:
+        """The session is closed."""
+        for thread_id in self.threads_of(session):
+            del self._threads[thread_id]
+            self._strangers.add(thread_id)
+
+    def threads_of(self, session: Thread) -> list[str]:
+        """The session's own thread and its children's."""
+        return [thread_id for thread_id, owner in self._threads.items() if owner is session]
+
+    def notified(self, method: str, params: Params) -> None:
+        """See :class:`~sayagain_codex.app_server.Listener`."""
+        thread_id = _thread_of(params)
+        if thread_id is None:
+            self._heard(method, params)
+            for session in set(self._threads.values()):
+                session.announced(method, params)
+        else:
+            self._pass_on(thread_id, None, method, params)
+
+    def asked(self, request_id: RequestId, method: str, params: Params) -> None:
+        """See :class:`~sayagain_codex.app_server.Listener`."""
+        # The legacy approvals name the thread in another way.
+        thread_id = _thread_of(params) or params.get("conversationId")
+        if isinstance(thread_id, str) and thread_id not in self._strangers:
+            self._pass_on(thread_id, request_id, method, params)
+        elif self._server is not None:
+            self._tasks.start_soon(self._server.refuse, request_id, -32601, f"{method} is not served")
+
+    def _pass_on(self, thread_id: str, request_id: RequestId | None, method: str, params: Params) -> None:
+        session = self._threads.get(thread_id)
+        if session is not None:
+            self._deliver(session, request_id, method, params)
+        elif thread_id not in self._strangers:
+            if thread_id not in self._unclaimed:
+                self._tasks.start_soon(self._claim, thread_id)
+            self._unclaimed.setdefault(thread_id, []).append((request_id, method, params))
+            if sum(map(len, self._unclaimed.values())) > WAITING:
+                self._give_up(next(iter(self._unclaimed)))
+
+    def _deliver(self, session: Thread, request_id: RequestId | None, method: str, params: Params) -> None:
+        if request_id is None:
+            session.notified(method, params)
+        else:
+            session.asked(request_id, method, params)
+
+    async def _claim(self, thread_id: str) -> None:
+        """Ask Codex whose child a thread is."""
+        server = self._server
+        ancestor: object = thread_id
+        try:
+            while server is not None and isinstance(ancestor, str) and thread_id in self._unclaimed:
+                if session := self._threads.get(ancestor):
+                    self.route(thread_id, session)
+                    return
+                answer = await server.request("thread/read", {"threadId": ancestor})
+                ancestor = answer["thread"].get("parentThreadId")
+        except (AppServerError, RuntimeDied) as error:
+            logger.debug("a thread is nobody's: %s", error)
+        except RuntimeFault as error:
+            logger.warning("a thread could not be claimed: %s", error)
+        self._give_up(thread_id)
+
+    def _give_up(self, thread_id: str) -> None:
+        """A thread of nobody's: such as one that was closed a moment ago."""
+        waiting = self._unclaimed.pop(thread_id, None)
+        if waiting is None:
+            return
+        self._strangers.add(thread_id)
+        for request_id, method, _ in waiting:
+            if request_id is not None and self._server is not None:
+                self._tasks.start_soon(self._server.refuse, request_id, -32601, f"{method} is not served")
+
+
+def _thread_of(params: Params) -> str | None:
+    return as_text(params.get("threadId")) or as_text(as_mapping(params.get("thread")).get("id")) or None
+
+
+def _early_end(executable: str, complaint: str) -> str:
+    text = f"{executable} ended while it started"
+    return f"{text}: {complaint}" if complaint else text

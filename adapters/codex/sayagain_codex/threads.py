@@ -1,0 +1,171 @@
+"""What Codex stores of a thread, asked for in the ways that were measured to tell the truth.
+
+All reads go through a projection that can be stale, without any error, until ``thread/resume`` has brought it up to
+date (measured): only then an absent id is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from sayagain.errors import HistoryUnreadable, RuntimeFault, SayagainError, SessionInUse, SessionNotFound
+from sayagain_codex.app_server import AppServerError
+
+__all__ = [
+    "PAGE",
+    "Client",
+    "SessionArchived",
+    "is_thread_id",
+    "is_written_elsewhere",
+    "last_items_have",
+    "message_ids",
+    "read_fault",
+    "revert_ghost",
+    "thread_fault",
+]
+
+PAGE: Final = 100
+"""Entries a page: the most that Codex gives, whatever is asked for (measured)."""
+
+UNKNOWN_METHOD: Final = -32601
+
+_NOTHING: Final = (
+    "no rollout found",
+    "no archived rollout found",
+    "thread not loaded",
+    "thread not found",
+    "is not materialized yet",
+    "is empty",
+    "invalid session id",
+)
+"""How Codex says that there is no such thread, or that nothing is stored of it yet."""
+
+Params = Mapping[str, Any]
+
+
+class Client(Protocol):
+    """Who asks Codex: :class:`~sayagain_codex.app_server.AppServer`."""
+
+    async def request(self, method: str, params: Params, *, patience: float | None = None) -> Any:
+        """The result of a request."""
+        ...
+
+
+class SessionArchived(RuntimeFault):
+    """An archived session takes no prompts before it is unarchived; Codex does not load it."""
+
+    reason = "session_archived"
+
+    def __str__(self) -> str:
+        return self.detail or "The session is archived; unarchive it first"
+
+
+def is_thread_id(session_id: str) -> bool:
+    """Whether Codex can have a thread of this name: it takes UUIDs alone, in the form that it writes itself."""
+    try:
+        return str(UUID(session_id)) == session_id
+    except ValueError:
+        return False
+
+
+def is_written_elsewhere(error: AppServerError) -> bool:
+    """Whether another process has the thread loaded."""
+    return "already has an active writer" in error.message
+
+
+def thread_fault(error: AppServerError, thread_id: str) -> SayagainError:
+    """What Codex's refusal to load, read or change a thread means. It differs in the text alone (measured)."""
+    text = error.message
+    # An empty rollout is what a SIGKILL leaves in the first 10 ms of the first turn: nothing is stored.
+    if any(sign in text for sign in _NOTHING):
+        return SessionNotFound(thread_id)
+    if is_written_elsewhere(error):
+        return SessionInUse()
+    if "is archived" in text:
+        return SessionArchived()
+    return error
+
+
+def read_fault(error: AppServerError, thread_id: str) -> SayagainError:
+    """As :func:`thread_fault`, for the history."""
+    fault = thread_fault(error, thread_id)
+    return HistoryUnreadable(f"Codex cannot read the session: {error.message}") if fault is error else fault
+
+
+async def message_ids(client: Client, thread_id: str) -> set[str]:
+    """The ids of all stored user messages: our own where they have one, else Codex's."""
+    return {
+        str(item.get("clientId") or item["id"])
+        async for item in _items(client, thread_id)
+        if item.get("type") == "userMessage"
+    }
+
+
+async def _items(client: Client, thread_id: str) -> AsyncIterator[Params]:
+    try:
+        async for entry in _pages(client, "thread/items/list", {"threadId": thread_id, "sortDirection": "asc"}):
+            yield entry["item"]
+    except AppServerError as error:
+        # A legacy thread, or one without a first turn. Neither answers the first page.
+        if error.rpc_code != UNKNOWN_METHOD:
+            raise
+        async for item in _items_by_turn(client, thread_id):
+            yield item
+
+
+async def _items_by_turn(client: Client, thread_id: str) -> AsyncIterator[Params]:
+    params = {"threadId": thread_id, "sortDirection": "asc", "itemsView": "full"}
+    try:
+        async for turn in _pages(client, "thread/turns/list", params):
+            for item in turn["items"]:
+                yield item
+    except AppServerError as error:
+        if "is not materialized yet" not in error.message:
+            raise
+
+
+async def _pages(client: Client, method: str, params: Params) -> AsyncIterator[Params]:
+    cursor: str | None = None
+    while True:
+        page = await client.request(method, {**params, "limit": PAGE, "cursor": cursor})
+        for entry in page["data"]:
+            yield entry
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            return
+
+
+async def last_items_have(client: Client, thread_id: str, message_id: str) -> bool:
+    """Whether the message is among the last that are stored: enough for one that was under way a moment ago."""
+    try:
+        page = await client.request(
+            "thread/items/list", {"threadId": thread_id, "sortDirection": "desc", "limit": PAGE}
+        )
+        items: Sequence[Params] = [entry["item"] for entry in page["data"]]
+    except AppServerError as error:
+        if error.rpc_code != UNKNOWN_METHOD:
+            raise
+        items = [item async for item in _items_by_turn(client, thread_id)]
+    return any(item.get("type") == "userMessage" and item.get("clientId") == message_id for item in items)
+
+
+async def revert_ghost(client: Client, thread_id: str) -> bool:
+    """Take a prompt back that the model would see though nothing lists it; true when there was one.
+
+    Codex writes what the model sees before the item that bears our id. A death between the two leaves a last turn
+    that is interrupted and has no items; a retry would give the model the text twice (measured).
+    """
+    params = {"threadId": thread_id, "sortDirection": "desc", "limit": 1, "itemsView": "full"}
+    try:
+        page = await client.request("thread/turns/list", params)
+    except AppServerError as error:
+        if "is not materialized yet" in error.message:
+            return False
+        raise
+    for turn in page["data"]:
+        if turn["status"] == "interrupted" and not turn["items"]:
+            await client.request("thread/revert", {"threadId": thread_id, "beforeTurnId": turn["id"]})
+            return True
+    return False

@@ -1,0 +1,229 @@
+"""The root thread's turns, told by its notifications: what became of a prompt, and the foreground state. Pure.
+
+What Codex says of one prompt, in order (measured, codex 0.163)::
+
+    turn/start's response -> thread/status/changed active -> turn/started -> item/started (userMessage)
+    -> item/completed (userMessage) -> ... -> thread/status/changed idle -> turn/completed
+
+The completed item that bears our id alone proves insertion: a SIGKILL at anything before it can lose the message. A
+turn ends at ``turn/completed``, which is the last word on a message that it has not stored, too. Turns that Codex
+starts by itself are told in the same way. A ``turn/start`` that meets a running turn is taken as a steer, and a steer
+can vanish with its turn, so such a message has to be given again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sayagain.errors import AuthRequired, PromptRefused, RequestCancelled, RuntimeFault, SayagainError, to_wire
+from sayagain.protocol.loose import as_mapping
+from sayagain.runtime import Foreground, Inserted, Rejected, RuntimeEvent
+
+__all__ = ["Lost", "Turns"]
+
+Params = Mapping[str, Any]
+
+_WAITING: Final = frozenset({"waitingOnApproval", "waitingOnUserInput"})
+"""The flags of an active thread that say that it waits for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The submitted message was taken as a steer and vanished with its turn: it is given again."""
+
+    message_id: str
+
+
+class Turns:
+    """Fed with every notification of the root thread, in order. ``submitted`` is the message not known to be stored.
+
+    ``background`` gives what runs on while the foreground is idle, ``usage`` the tokens of the turn.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        *,
+        background: Callable[[], Sequence[Params]],
+        usage: Callable[[], Params | None],
+    ) -> None:
+        self._session_id = session_id
+        self._background = background
+        self._usage = usage
+        self._active = False
+        self._cancelling = False
+        self._steered = False
+        self._ours: str | None = None
+        self.submitted: str | None = None
+        self.turn_id: str | None = None
+        """The running turn, as ``turn/interrupt`` names it."""
+        self.suspect = True
+        """Whether the last turn may be the ghost of a prompt: so after a thread was loaded, and after a lost prompt."""
+
+    @property
+    def active(self) -> bool:
+        """Whether foreground work is under way."""
+        return self._active
+
+    @property
+    def cancelling(self) -> bool:
+        """Whether the work that is under way was told to stop."""
+        return self._cancelling
+
+    # Prompts.
+
+    def submit(self, message_id: str) -> None:
+        """A message is about to be written."""
+        assert self.submitted is None
+        self.submitted = message_id
+        self._ours = None
+        self._steered = False
+
+    def take_back(self, message_id: str) -> None:
+        """Codex refused the message, or it was given back."""
+        if self.submitted == message_id:
+            self.submitted = None
+
+    def taken(self, result: Params) -> None:
+        """The response to ``turn/start``, which comes before anything of its turn."""
+        turn_id = result.get("turn", {}).get("id")
+        self._steered = self._active and turn_id == self.turn_id
+        self._ours = turn_id
+
+    def interrupt(self) -> None:
+        """The client stops the work: the end that comes is its doing (CAN-2), unless it came already (CAN-7)."""
+        self._cancelling = self._active or self.submitted is not None
+
+    def stored(self) -> Iterator[RuntimeEvent]:
+        """The submitted message is stored."""
+        if self.submitted is not None:
+            message_id, self.submitted = self.submitted, None
+            yield Inserted(message_id)
+            yield from self._settled()
+
+    def began(self) -> Iterator[RuntimeEvent]:
+        """The message's turn began, though nothing said so before the process died."""
+        if not self._active:
+            yield from self._work("running")
+
+    def local(self, *, works: bool) -> Iterator[RuntimeEvent]:
+        """The submitted message was a local command, and is done; ``works`` says that a turn follows (PRM-7)."""
+        if self.submitted is not None:
+            message_id, self.submitted = self.submitted, None
+            yield from self.began()
+            yield Inserted(message_id)
+            if not works:
+                yield from self._end("end_turn", None)
+
+    def refused(self, error: SayagainError) -> Iterator[RuntimeEvent]:
+        """The submitted message is not stored and never will be."""
+        if self.submitted is not None:
+            message_id, self.submitted = self.submitted, None
+            yield Rejected(message_id, error)
+            yield from self._settled()
+
+    def _settled(self) -> Iterator[RuntimeEvent]:
+        # Its turn is over already when the outcome came late: then the next message may come.
+        if not self._active:
+            self._cancelling = False
+            yield self._state("idle")
+
+    # Notifications.
+
+    def is_proof(self, method: str, params: Params) -> bool:
+        """Whether this says that the submitted message is stored (of a paginated thread)."""
+        item = params.get("item", {})
+        return (
+            method == "item/completed"
+            and self.submitted is not None
+            and item.get("type") == "userMessage"
+            and item.get("clientId") == self.submitted
+        )
+
+    def notification(self, method: str, params: Params) -> Iterator[RuntimeEvent | Lost]:
+        """What a notification says of turns, besides :meth:`is_proof`."""
+        match method:
+            case "thread/status/changed":
+                status = params["status"]
+                if status.get("type") == "active":
+                    yield from self._work("requires_action" if _WAITING & set(status["activeFlags"]) else "running")
+            case "turn/started":
+                self.turn_id = params["turn"]["id"]
+                if not self._active:
+                    yield from self._work("running")
+            case "turn/completed":
+                yield from self._completed(params["turn"])
+            case _:
+                pass
+
+    def again(self) -> Foreground:
+        """The idle state once more: its background list changed."""
+        return self._state("idle")
+
+    def died(self, error: RuntimeFault) -> Iterator[RuntimeEvent]:
+        """The process is gone. Call after :meth:`stored` or :meth:`refused` has settled the submitted message."""
+        self.turn_id = None
+        self.suspect = True
+        if self._active and self._cancelling:
+            yield from self._end("cancelled", None)
+        elif self._active:
+            yield from self._end("error", to_wire(error))
+
+    def _work(self, state: str) -> Iterator[RuntimeEvent]:
+        self._active = True
+        yield self._state("requires_action" if state == "requires_action" else "running")
+
+    def _completed(self, turn: Params) -> Iterator[RuntimeEvent | Lost]:
+        unsettled = self.submitted if self._ours == turn.get("id") else None
+        lost = unsettled is not None and self._steered and not self._cancelling
+        if unsettled is not None:
+            self.suspect = True
+            self._ours = None
+        if unsettled is not None and not lost:
+            yield from self.refused(_refusal(turn, cancelling=self._cancelling))
+        if self._active:
+            self.turn_id = None
+            yield from self._end(*_ending(turn, cancelling=self._cancelling), self._usage())
+        if unsettled is not None and lost:
+            yield Lost(unsettled)
+
+    def _end(self, stop_reason: str, error: Params | None, usage: Params | None = None) -> Iterator[RuntimeEvent]:
+        self._active = False
+        self._cancelling = False
+        yield self._state("idle", stop_reason, error, usage)
+
+    def _state(
+        self, state: Any, stop_reason: str | None = None, error: Params | None = None, usage: Params | None = None
+    ) -> Foreground:
+        # While the foreground works, what it started is its own.
+        return Foreground(self._session_id, state, stop_reason, error, usage, self._background())
+
+
+def _ending(turn: Params, *, cancelling: bool) -> tuple[str, Params | None]:
+    status, error = turn.get("status"), turn.get("error")
+    if status == "interrupted" or (cancelling and status != "completed"):
+        # Without our doing: the user stopped it through Codex, by a rejected approval that says stop.
+        return "cancelled", None
+    if status == "failed" or error:
+        return "error", to_wire(_failure(error or {}))
+    return "end_turn", None
+
+
+def _failure(error: Params) -> SayagainError:
+    text = str(error.get("message") or "Codex reported an error")
+    return AuthRequired(text) if _is_auth(error.get("codexErrorInfo")) else RuntimeFault(text)
+
+
+def _is_auth(info: object) -> bool:
+    """A missing login is told as the HTTP status of a failed connection (measured)."""
+    details = as_mapping(info)
+    return info == "unauthorized" or any(as_mapping(value).get("httpStatusCode") == 401 for value in details.values())
+
+
+def _refusal(turn: Params, *, cancelling: bool) -> SayagainError:
+    if cancelling:
+        return RequestCancelled("the session's work was cancelled")
+    error = turn.get("error")
+    return PromptRefused(str(error["message"]) if error else "Codex ended the turn without storing the message")

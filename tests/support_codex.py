@@ -1,0 +1,126 @@
+"""Our agent in front of the real Codex, over real pipes, with the stand-in model service."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import pytest
+from support_claude import AgentProcess, _Pipes
+from support_wire import wire_over
+
+from sayagain.testing.responses_api import ResponsesService
+
+__all__ = [
+    "AgentProcess",
+    "agent_process",
+    "codex_environment",
+    "codex_folder",
+    "codex_pids",
+    "rollout",
+    "stored_ids",
+]
+
+REPOSITORY = Path(__file__).parent.parent
+
+CONFIG = """\
+model = "stand-in"
+model_provider = "stand-in"
+{more}
+[model_providers.stand-in]
+name = "stand-in"
+base_url = "{url}/v1"
+wire_api = "responses"
+requires_openai_auth = {auth}
+request_max_retries = 0
+stream_max_retries = 0
+[analytics]
+enabled = false
+"""
+
+
+@contextmanager
+def codex_folder() -> Iterator[Path]:
+    """A fresh folder outside the system's temporary one, where Codex refuses to put its helpers."""
+    folder = REPOSITORY / ".codex-test" / uuid4().hex
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def codex_environment(
+    folder: Path, service: ResponsesService | None, *, auth: bool = False, more: str = "", **extra: str
+) -> dict[str, str]:
+    """An environment in which nothing leaves the machine and nothing of the user's is read."""
+    for name in ("home", "codex", "project", "other"):
+        (folder / name).mkdir(exist_ok=True)
+    url = service.url if service is not None else "http://127.0.0.1:9"
+    config = CONFIG.format(url=url, auth=str(auth).lower(), more=more)
+    (folder / "codex" / "config.toml").write_text(config, encoding="utf-8")
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder / "home"),
+        "CODEX_HOME": str(folder / "codex"),
+        "SAYAGAIN_STATE_DIR": str(folder / "state"),
+        "CODEX_PATH": bundled(),
+    }
+    return env | extra
+
+
+def bundled() -> str:
+    """The binary that these tests are about, whatever is installed beside it."""
+    codex_cli_bin = pytest.importorskip("codex_cli_bin")
+    return str(codex_cli_bin.bundled_codex_path())
+
+
+@asynccontextmanager
+async def agent_process(env: Mapping[str, str], *arguments: str) -> AsyncIterator[AgentProcess]:
+    """Start ``sayagain codex``; it is killed at the end if it still runs."""
+    command = [sys.executable, "-m", "sayagain", "codex", *arguments]
+    async with await anyio.open_process(command, env=env, stderr=None) as process:
+        try:
+            async with wire_over(_Pipes(process)) as wire:
+                yield AgentProcess(process, wire)
+        finally:
+            if process.returncode is None:
+                process.kill()
+
+
+def rollout(env: Mapping[str, str], session_id: str) -> Path:
+    """The session's raw file."""
+    (path,) = Path(env["CODEX_HOME"]).glob(f"sessions/**/rollout-*-{session_id}*.jsonl")
+    return path
+
+
+def rows(env: Mapping[str, str], session_id: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in rollout(env, session_id).read_text(encoding="utf-8").splitlines()]
+
+
+def stored_ids(env: Mapping[str, str], session_id: str) -> list[str]:
+    """The ids of stored user messages, read by the tests' own eyes, repeats included."""
+    items = [row["payload"].get("item", {}) for row in rows(env, session_id) if row["type"] == "event_msg"]
+    return [item["client_id"] for item in items if item.get("type") == "UserMessage"]
+
+
+def codex_pids(env: Mapping[str, str]) -> list[int]:
+    """The app-servers that run on this folder."""
+    wanted = f"CODEX_HOME={env['CODEX_HOME']}".encode()
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        try:
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+            if wanted in (entry / "environ").read_bytes().split(b"\0") and b"app-server" in command[1:2]:
+                found.append(int(entry.name))
+        except (OSError, ValueError):
+            continue
+    return found
