@@ -233,8 +233,11 @@ class _Judge:
         by_key: defaultdict[tuple[str, str], list[_Request]] = defaultdict(list)
         for request in self.prompts:
             session, key = request.params["sessionId"], request.params.get("idempotencyKey")
-            if request.message_id is not None and request.message_id not in self.ids.get(session, ()):
-                yield "I3", f"{request} was answered with {request.message_id}, which is not in the history"
+            if (message_id := request.message_id) is not None:
+                times = [row.at for row in self.evidence.stored.get(session, ()) if row.id == message_id]
+                if not times or min(times) > request.answers[0][1]:
+                    when = "later" if times else "never"
+                    yield "I3", f"{request} was answered with {message_id}, which was stored {when}"
             if isinstance(key, str):
                 by_key[session, key].append(request)
         for (session, key), requests in by_key.items():

@@ -24,7 +24,7 @@ class Run:
 
     connections: list[Connection] = field(default_factory=lambda: [Connection("first", cut=True), Connection("second")])
     calls: dict[str, int] = field(default_factory=lambda: {"One": 1, "Two": 1})
-    stored: list[Stored] = field(default_factory=lambda: [Stored(ONE, 1.5, "One"), Stored(TWO, 30, "Two")])
+    stored: list[Stored] = field(default_factory=lambda: [Stored(ONE, 1.5, "One"), Stored(TWO, 9.5, "Two")])
     logs: str = ""
     probes: list[tuple[str, Any]] = field(default_factory=lambda: [("second", 3)])
     same_bytes: list[list[tuple[str, Any]]] = field(default_factory=list)
@@ -105,11 +105,11 @@ def test_a_cut_connection_may_end_anywhere() -> None:
 
 def test_errors_with_nothing_inserted_are_no_violation() -> None:
     run = sound()
-    run.stored.insert(0, Stored(derive(SESSION, "key-three"), 1000.0, "Three"))
     run.calls["Three"] = 1
     run.prompt(1, 7, "key-three", "Three")
     run.error(1, 7, -32603)
     run.prompt(1, 8, "key-three", "Three")
+    run.stored.append(Stored(derive(SESSION, "key-three"), run.clock, "Three"))
     run.result(1, 8, messageId=derive(SESSION, "key-three"))
     assert run.verdicts() == []
 
@@ -149,6 +149,11 @@ def another_answer(run: Run) -> None:
 def answered_but_not_stored(run: Run) -> None:
     run.prompt(1, 4, "key-three", "Three")
     run.result(1, 4, messageId=derive(SESSION, "key-three"))
+
+
+def answered_before_it_is_stored(run: Run) -> None:
+    answered_but_not_stored(run)
+    run.stored.append(Stored(derive(SESSION, "key-three"), run.clock + 1, "Three"))
 
 
 def refused_but_stored(run: Run) -> None:
@@ -273,6 +278,7 @@ def ran_twice(run: Run) -> None:
         ("I1", stored_twice),
         ("I2", another_answer),
         ("I3", answered_but_not_stored),
+        ("I3", answered_before_it_is_stored),
         ("I4", refused_but_stored),
         ("I5", no_marker),
         ("I5", two_markers),
