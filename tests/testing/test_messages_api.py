@@ -2,17 +2,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import anyio
 import h11
 import pytest
-from anyio.abc import SocketStream
 
+import support_http
 from sayagain.testing.messages_api import MessagesService, serve_messages
 from sayagain.testing.messages_script import ApiError, Cut, Hold, Reply, Script, Step, Stop, Text, Thinking, ToolUse
+from support_http import Exchange, events
 
 TOOLS = [{"name": "Bash"}]
 
@@ -34,67 +33,16 @@ def tool_result(text: str) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": "toolu_1", "content": text, "is_error": False}
 
 
-class Exchange:
-    """One request on a connection of its own."""
-
-    def __init__(self, stream: SocketStream, method: str, target: str, body: bytes) -> None:
-        self._stream = stream
-        self._http = h11.Connection(h11.CLIENT)
-        self._start = h11.Request(
-            method=method, target=target, headers=[("host", "stand-in"), ("content-length", str(len(body)))]
-        )
-        self._body = body
-
-    async def send(self) -> h11.Response:
-        data = self._http.send(self._start) or b""
-        data += self._http.send(h11.Data(data=self._body)) or b""
-        await self._stream.send(data + (self._http.send(h11.EndOfMessage()) or b""))
-        response = await self._next()
-        assert isinstance(response, h11.Response)
-        return response
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        while isinstance(event := await self._next(), h11.Data):
-            yield bytes(event.data)
-
-    async def body(self) -> bytes:
-        return b"".join([chunk async for chunk in self.chunks()])
-
-    async def hang_up(self) -> None:
-        await self._stream.aclose()
-
-    async def _next(self) -> Any:
-        while (event := self._http.next_event()) is h11.NEED_DATA:
-            try:
-                self._http.receive_data(await self._stream.receive())
-            except anyio.EndOfStream:
-                self._http.receive_data(b"")
-        return event
-
-
 async def start(
     service: MessagesService, body: object, method: str = "POST", target: str = "/v1/messages?beta=true"
 ) -> Exchange:
-    where = urlsplit(service.url)
-    assert where.hostname is not None
-    assert where.port is not None
-    stream = await anyio.connect_tcp(where.hostname, where.port)
-    return Exchange(stream, method, target, json.dumps(body).encode())
+    return await support_http.start(service.url + target, body, method)
 
 
-async def fetch(service: MessagesService, body: object, **where: str) -> tuple[int, Any]:
-    exchange = await start(service, body, **where)
-    response = await exchange.send()
-    data = await exchange.body()
-    await exchange.hang_up()
-    return response.status_code, data
-
-
-def events(data: bytes) -> list[dict[str, Any]]:
-    frames = [frame for frame in data.decode().split("\n\n") if frame]
-    decoded = [json.loads(frame.partition("\ndata: ")[2]) for frame in frames]
-    assert [f"event: {event['type']}" for event in decoded] == [frame.partition("\n")[0] for frame in frames]
-    return decoded
+async def fetch(
+    service: MessagesService, body: object, method: str = "POST", target: str = "/v1/messages?beta=true"
+) -> tuple[int, bytes]:
+    return await support_http.fetch(service.url + target, body, method)
 
 
 async def stream(reply: Reply) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ __all__ = ["ResponsesService", "main", "serve_responses"]
 _SIDE_REPLY: Final[Reply] = (Text('{"title": "Stand-in title"}'),)
 _DEFAULT_REPLY: Final[Reply] = (Text("Done."),)
 _NOT_FOUND: Final = ApiError(404, "not_found_error", "Not found")
+_NO_SOCKET: Final = ApiError(426, "upgrade_required", "No web sockets here")
 _IN_STREAM: Final = 200
 
 
@@ -88,8 +89,9 @@ async def serve_responses(
             case "POST", "/v1/responses":
                 reply = service.take(exchange.json())
                 await exchange.while_there(service, lambda: _send_reply(exchange, service, reply))
-            case "GET", "/v1/models":
-                await exchange.answer(200, {"models": []})
+            case "GET", "/v1/responses":
+                # The built-in provider tries a web socket first; at this status it turns to HTTP at once (measured).
+                await exchange.answer(_NO_SOCKET.status, error_body(_NO_SOCKET))
             case _:
                 await exchange.answer(404, error_body(_NOT_FOUND))
 
