@@ -402,3 +402,17 @@ async def code_of_answer(client: Client, request_id: int) -> int:
     except WireError as error:
         return error.code
     return 0
+
+
+@rule("PRM-5", "UPD-6")
+async def test_a_prompt_is_held_behind_work_that_nobody_prompted(world: World, client: Client) -> None:
+    session_id, fake = await world.manual(client)
+    fake.run()
+    await client.until(lambda: client.states(session_id) == ["running"])
+    request = await client.begin("session/prompt", prompt_params(session_id, "hello", KEY))
+    await settle()
+    assert fake.submitted == []
+    fake.finish()
+    await submitted(fake)
+    fake.store(fake.submitted[0])
+    await client.answer(request)
