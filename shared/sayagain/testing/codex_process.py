@@ -75,7 +75,11 @@ def decide(decision: str) -> Decide:
             case "mcpServer/elicitation/request":
                 action = decision if decision in {"decline", "cancel"} else "accept"
                 session = {"persist": "session"} if decision == "acceptForSession" else None
-                return {"action": action, "content": {} if action == "accept" else None, "_meta": session}
+                fields = cast("dict[str, Any]", params.get("requestedSchema") or {}).get("properties", {})
+                filled = {name: "red" for name in cast("dict[str, Any]", fields)}
+                return {"action": action, "content": filled if action == "accept" else None, "_meta": session}
+            case "item/tool/call":
+                return {"success": True, "contentItems": [{"type": "inputText", "text": "It is open."}]}
             case "item/tool/requestUserInput":
                 questions = cast("list[dict[str, Any]]", params["questions"])
                 return {"answers": {ask["id"]: {"answers": [ask["options"][0]["label"]]} for ask in questions}}

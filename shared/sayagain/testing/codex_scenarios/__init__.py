@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sayagain.testing.codex_scenarios import answers, approvals, subagents, threads, tools, turns
+from sayagain.testing.codex_scenarios import answers, approvals, others, subagents, threads, tools, turns
 from sayagain.testing.codex_scenarios.base import CodexScenario, CodexStage
 
 __all__ = ["SCENARIOS", "CodexScenario", "CodexStage"]
@@ -13,6 +13,7 @@ _ALL: Final = (
     *answers.SCENARIOS,
     *tools.SCENARIOS,
     *approvals.SCENARIOS,
+    *others.SCENARIOS,
     *subagents.SCENARIOS,
     *turns.SCENARIOS,
     *threads.SCENARIOS,

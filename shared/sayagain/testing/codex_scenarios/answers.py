@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from sayagain.testing.codex_scenarios.base import CodexScenario, CodexStage, always, asking
+from sayagain.testing.codex_scenarios.base import CodexScenario, always, asking
 from sayagain.testing.responses_script import CONTEXT_OVERFLOW, ApiError, Cut, Reasoning, Step, Text, Usage
 
 __all__ = ["SCENARIOS"]
 
-_DOT: Final = (
-    "data:image/png;base64,"
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
-
 
 def _error(name: str, error: ApiError, shows: str) -> CodexScenario:
     return CodexScenario(name, shows, [Step("Fail.", [[error]])], asking("Fail.", "Go on."))
-
-
-async def _image(stage: CodexStage) -> None:
-    async with stage.run() as codex:
-        await codex.ask([{"type": "text", "text": "Look at this."}, {"type": "image", "url": _DOT}])
 
 
 SCENARIOS: Final = (
@@ -62,7 +52,6 @@ SCENARIOS: Final = (
         ],
         asking("First.", "Second."),
     ),
-    CodexScenario("image", "A prompt with an image as a data URL.", always([Text("A dot.")]), _image),
     _error("error_400", ApiError(400, "invalid_request_error", "bad request"), "A request that the service refuses."),
     _error("error_401", ApiError(401, "invalid_api_key", "bad key"), "A key that the service refuses."),
     _error("error_429", ApiError(429, "rate_limit_exceeded", "slow down"), "Too many requests, until retries end."),
