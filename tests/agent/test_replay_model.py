@@ -166,7 +166,7 @@ async def scenario(ops: list[Op], *, in_child: bool) -> None:
 @rule("RPL-5", "RPL-4", "RPL-1", "RES-6")
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("in_child", [False, True])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ops=st.lists(OPS, max_size=30))
 def test_joining_at_any_point(backend: str, in_child: bool, ops: list[Op]) -> None:
     async def run() -> None:
