@@ -76,7 +76,7 @@ def decide(decision: str) -> Decide:
                 action = decision if decision in {"decline", "cancel"} else "accept"
                 session = {"persist": "session"} if decision == "acceptForSession" else None
                 fields = cast("dict[str, Any]", params.get("requestedSchema") or {}).get("properties", {})
-                filled = {name: "red" for name in cast("dict[str, Any]", fields)}
+                filled = dict.fromkeys(cast("dict[str, Any]", fields), "red")
                 return {"action": action, "content": filled if action == "accept" else None, "_meta": session}
             case "item/tool/call":
                 return {"success": True, "contentItems": [{"type": "inputText", "text": "It is open."}]}

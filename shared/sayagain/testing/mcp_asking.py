@@ -54,7 +54,7 @@ def main() -> None:
         message = json.loads(line)
         if "id" not in message:
             continue
-        params = message.get("params") or {}
+        params: Mapping[str, Any] = message.get("params") or {}
         match message["method"]:
             case "initialize":
                 result: dict[str, Any] = {
