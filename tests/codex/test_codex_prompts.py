@@ -159,6 +159,7 @@ class TestHeld:
         await agent.wire.notify("session/cancel", {"sessionId": session_id})
         await agent.wire.idle(session_id)
         assert agent.wire.states(session_id) == ["running", "idle:cancelled"]
+        service.release("work")
         second = await agent.wire.prompt(session_id, "Go on", key="2")
         await agent.wire.idle(session_id, 2)
         assert stored_ids(env, session_id) == [first, second]
@@ -175,6 +176,7 @@ class TestHeld:
         except WireError as error:
             assert error.code == -32800
             answer = None
+        service.release("work")
         second = await agent.wire.prompt(session_id, "Go on", key="2")
         await agent.wire.until(lambda: "idle:end_turn" in agent.wire.states(session_id))
         assert stored_ids(env, session_id) == ([second] if answer is None else [answer, second])

@@ -68,6 +68,13 @@ class Asks:
         """Codex no longer waits: answered, or withdrawn by an interrupt."""
         return [AskWithdrawn(str(request_id))] if self._open.pop(str(request_id), None) else []
 
+    def over(self, turn_id: str) -> Sequence[RuntimeEvent]:
+        """The turn ended: what it asked no longer matters. Codex says so itself only after the end (measured)."""
+        ids = [ask_id for ask_id, (_, _, params) in self._open.items() if params.get("turnId") == turn_id]
+        for ask_id in ids:
+            del self._open[ask_id]
+        return [AskWithdrawn(ask_id) for ask_id in ids]
+
     def clear(self) -> Sequence[str]:
         """The process is gone: the ids of all that were open."""
         ids = list(self._open)

@@ -15,7 +15,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from sayagain.errors import InvalidParams, RuntimeFault, SessionInUse, SessionNotFound
+from sayagain.errors import HistoryUnreadable, InvalidParams, RuntimeFault, SessionInUse, SessionNotFound
 from sayagain.runtime import HistoryEntry, RuntimeCapabilities, SessionPage, SessionSetup
 from sayagain_codex import auth
 from sayagain_codex.account import Account
@@ -297,7 +297,11 @@ class CodexRuntime:
             thread = await self._read(session_id)
             if thread is None:
                 raise SessionNotFound(session_id)
-            session = await self._resumed(session_id, SessionSetup(cwd=thread["cwd"]))
+            try:
+                session = await self._resumed(session_id, SessionSetup(cwd=thread["cwd"]))
+            except SessionNotFound:
+                # It is listed, and its file is not there or is no file.
+                raise HistoryUnreadable("The stored session is gone or damaged") from None
         try:
             server = await session.reader()
             yield server, session.thread

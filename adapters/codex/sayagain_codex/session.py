@@ -96,13 +96,14 @@ class CodexSession:
         self._latest: dict[str, Params] = {}
         self._word = anyio.Event()
         self._unloaded = anyio.Event()
-        # The message that a submit has not written yet; ``None`` again when it is taken back before that.
+        # The submitted message while it is not written; ``None`` again when it is, or is taken back before that.
         self._unwritten: str | None = None
         self._live_only: set[str] = set()
-        self._last_input: Sequence[Params] = ()
+        self._given: Sequence[Params] = ()
         self._background: Sequence[Params] = []
         self._legacy = False
         self._closed = False
+        self._watched = False
         self._send_events, self._receive_events = anyio.create_memory_object_stream[RuntimeEvent](float("inf"))
         self.thread: Params = {}
         """The thread as Codex last described it whole."""
@@ -118,12 +119,18 @@ class CodexSession:
         return self._closed
 
     @property
+    def app_server(self) -> AppServer | None:
+        """The process that has the thread loaded."""
+        return self._server
+
+    @property
     def live_only(self) -> frozenset[str]:
         """Messages that are stored nowhere: local commands (KEY-9)."""
         return frozenset(self._live_only)
 
     async def events(self) -> AsyncIterator[RuntimeEvent]:
         """The ordered stream of events."""
+        self._watched = True
         async with self._receive_events:
             async for event in self._receive_events:
                 if isinstance(event, Update) and event.session_id == self._session_id:
@@ -288,13 +295,16 @@ class CodexSession:
                 self._tasks.start_soon(self._confirm, str(self._turns.submitted))
             else:
                 self._proved()
+        if method == "turn/completed":
+            self._emit(self._asks.over(params["turn"]["id"]))
         self._turn(method, params)
 
     def _turn(self, method: str, params: Params) -> None:
         for event in self._turns.notification(method, params):
-            if isinstance(event, Lost):
-                self._tasks.start_soon(self._give_again, event.message_id)
-            else:
+            if isinstance(event, Lost) and self._server is not None:
+                self._unwritten = event.message_id
+                self._tasks.start_soon(self._give, self._server, event.message_id, None, self._given)
+            elif not isinstance(event, Lost):
                 self._emit([event])
 
     def _proved(self) -> None:
@@ -393,19 +403,16 @@ class CodexSession:
         parts = [] if command else [*self._skills.mention(content), *prompt_input(content)]
         self._unwritten = message_id
         try:
-            while True:
+            server = await self._ready(message_id)
+            while self._server is not server and self._unwritten == message_id:
                 server = await self._ready(message_id)
-                if self._unwritten != message_id:
-                    return
-                if self._server is not server:
-                    continue
-                self._turns.submit(message_id)
-                self._unwritten = None
-                if await self._give(server, message_id, command, parts):
-                    break
-                self._unwritten = message_id
-        finally:
+        except BaseException:
             self._unwritten = None
+            raise
+        if self._unwritten == message_id:
+            self._turns.submit(message_id)
+            self._tasks.start_soon(self._give, server, message_id, command, parts)
+            self._tasks.start_soon(self._watch, server, message_id)
 
     async def _ready(self, message_id: str) -> AppServer:
         """Everything that has to be so before the message is written."""
@@ -426,46 +433,37 @@ class CodexSession:
         self._turns.suspect = False
         return server
 
-    async def _give(self, server: AppServer, message_id: str, command: Command | None, parts: Sequence[Params]) -> bool:
-        """Write the message; false when Codex cannot take it yet."""
-        try:
-            if command is None:
-                self._tasks.start_soon(self._watch, server, message_id)
-                params = {"threadId": self._session_id, "clientUserMessageId": message_id, "input": parts}
-                self._last_input = parts
-                await server.request("turn/start", params, on_answer=self._turns.taken)
-                self._name(parts)
-            else:
-                params = {"threadId": self._session_id, **command.params}
-                await server.request(command.method, params, on_answer=lambda _: self._done(message_id, command))
-        except AppServerError as error:
-            self._turns.take_back(message_id)
-            if "ActiveTurnNotSteerable" not in error.message:
-                raise PromptRefused(error.message) from error
-            with anyio.move_on_after(RETRY):
-                await self._word.wait()
-            return False
-        except RuntimeFault as error:
-            # The process is gone, and whatever follows that says what became of the message.
-            logger.debug("a prompt was not answered: %s", error)
-        return True
+    async def _give(self, server: AppServer, message_id: str, command: Command | None, parts: Sequence[Params]) -> None:
+        """Write the submitted message, as soon as Codex takes it."""
+        while self._unwritten == message_id and self._turns.submitted == message_id:
+            self._unwritten = None
+            try:
+                if command is None:
+                    self._given = parts
+                    params = {"threadId": self._session_id, "clientUserMessageId": message_id, "input": parts}
+                    await server.request("turn/start", params, on_answer=self._turns.taken)
+                    self._name(parts)
+                else:
+                    params = {"threadId": self._session_id, **command.params}
+                    await server.request(command.method, params, on_answer=lambda _: self._done(message_id, command))
+            except AppServerError as error:
+                if self._turns.submitted != message_id:
+                    return
+                if "ActiveTurnNotSteerable" not in error.message:
+                    self._emit(self._turns.refused(PromptRefused(error.message)))
+                    return
+                # A compaction or a review runs. Nothing was written, so the message can be taken back.
+                self._unwritten = message_id
+                with anyio.move_on_after(RETRY):
+                    await self._word.wait()
+            except RuntimeFault as error:
+                # The process is gone, and whatever follows that says what became of the message.
+                logger.debug("a prompt was not answered: %s", error)
 
     def _done(self, message_id: str, command: Command) -> None:
         """A local command was accepted; called by the reader, before anything of its turn."""
         self._live_only.add(message_id)
         self._emit(self._turns.local(works=command.works))
-
-    async def _give_again(self, message_id: str) -> None:
-        """A message that was taken as a steer vanished with the turn: it was never stored."""
-        server, parts = self._server, self._last_input
-        if server is None or self._turns.submitted != message_id:
-            return
-        try:
-            while not await self._give(server, message_id, None, parts):
-                self._turns.submit(message_id)
-        except SayagainError as error:
-            self._turns.submit(message_id)
-            self._emit(self._turns.refused(error))
 
     async def _watch(self, server: AppServer, message_id: str) -> None:
         """A submitted prompt is never left unanswered: an app-server that says nothing and answers nothing is ended."""
@@ -483,6 +481,7 @@ class CodexSession:
         if self._unwritten != message_id:
             return False
         self._unwritten = None
+        self._turns.take_back(message_id)
         self._wake()
         return True
 
@@ -595,6 +594,8 @@ class CodexSession:
                     self._lease.release()
                     self._lease = None
             self._send_events.close()
+            if not self._watched:
+                self._receive_events.close()
 
     async def _stop(self) -> None:
         server = self._server

@@ -1,0 +1,88 @@
+"""The real Codex keeps the promises of the seam, in this process, without our agent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+from support_codex import codex_environment, rollout, stored_ids
+
+from sayagain.runtime import Runtime, RuntimeSession
+from sayagain.testing.contract import CHECKS, Behaviour, Check
+from sayagain.testing.responses_api import ResponsesService, serve_responses
+from sayagain.testing.responses_script import Hold, Script, Step, Text, exec_command, spawn_agent
+from sayagain_codex.runtime import CodexRuntime
+from sayagain_codex.session import CodexSession
+
+pytestmark = pytest.mark.real
+
+HELD = "held"
+CHILD = "Child, look around."
+
+
+def script() -> Script:
+    return Script(
+        [
+            Step(CHILD, [[Text("I looked.")]]),
+            Step(Behaviour.HOLD.value, [[Text("I begin "), Hold(HELD)]]),
+            Step(
+                Behaviour.ASK.value,
+                [[exec_command("touch new.txt", sandbox_permissions="require_escalated")], [Text("Touched.")]],
+            ),
+            Step(Behaviour.DELEGATE.value, [[spawn_agent(CHILD)], [Text("It is done.")]]),
+        ],
+        (Text("The answer."),),
+    )
+
+
+class CodexDriver:
+    def __init__(self, folder: Path, service: ResponsesService) -> None:
+        self.cwd = str(folder / "project")
+        self.other_cwd = str(folder / "other")
+        self._service = service
+        self._env = codex_environment(folder, service)
+
+    def runtime(self) -> Runtime:
+        return CodexRuntime(self._env)
+
+    def stored(self, session_id: str) -> Sequence[str]:
+        return stored_ids(self._env, session_id)
+
+    async def held(self) -> None:
+        await self._service.held(HELD)
+        self._service.hold(HELD)
+
+    async def freeze(self, session: RuntimeSession) -> None:
+        self._process(session).suspend()
+
+    async def kill(self, session: RuntimeSession) -> None:
+        self._process(session).kill()
+
+    def damage(self, session_id: str) -> None:
+        path = rollout(self._env, session_id)
+        path.rename(path.with_suffix(".saved"))
+        path.mkdir()
+
+    def _process(self, session: RuntimeSession) -> psutil.Process:
+        assert isinstance(session, CodexSession)
+        assert session.app_server is not None
+        return psutil.Process(session.app_server.runtime_pid)
+
+
+@pytest.fixture
+async def driver(folder: Path) -> AsyncIterator[CodexDriver]:
+    async with serve_responses(script()) as service:
+        yield CodexDriver(folder, service)
+
+
+LEFT_OUT = ("a_refused_message_leaves_nothing",)
+"""Codex turns no prompt away that is well-formed, short of a hook that the user has to trust by hand."""
+
+
+@pytest.mark.parametrize(
+    "check", [check for check in CHECKS if check.__name__ not in LEFT_OUT], ids=lambda check: check.__name__
+)
+async def test_codex(check: Check, driver: CodexDriver) -> None:
+    await check(driver)
