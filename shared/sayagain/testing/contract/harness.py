@@ -158,9 +158,24 @@ class Watched:
         """The events of one kind."""
         return [event for event in self.events if isinstance(event, kind)]
 
+    def changes(self) -> list[Foreground]:
+        """Every change of the session's own state, which is idle at first; a repeat is news of the background alone."""
+        changes: list[Foreground] = []
+        state = "idle"
+        for event in self.of(Foreground):
+            if event.session_id == self.session_id and event.state != state:
+                changes.append(event)
+                state = event.state
+        return changes
+
     def idles(self) -> list[Foreground]:
         """Every end of the session's own foreground work."""
-        return [e for e in self.of(Foreground) if e.session_id == self.session_id and e.state == "idle"]
+        return [event for event in self.changes() if event.state == "idle"]
+
+    def idle_after(self, event: RuntimeEvent) -> bool:
+        """Whether an idle, repeated or not, follows the event."""
+        later = self.events[self.events.index(event) :]
+        return any(isinstance(e, Foreground) and e.session_id == self.session_id and e.state == "idle" for e in later)
 
     def outcomes(self, message_id: str) -> list[Inserted | Rejected]:
         """What became of a submitted message."""

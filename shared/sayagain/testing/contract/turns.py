@@ -47,14 +47,15 @@ async def a_turn_is_running_then_idle(driver: Driver) -> None:
     async with working(driver) as work:
         session = await work.new()
         await session.turn()
-        states = [e.state for e in session.of(Foreground) if e.session_id == session.session_id]
+        states = [event.state for event in session.changes()]
         require(states == ["running", "idle"], f"one piece of work is running, then idle; it was {states}")
         require(session.idles()[0].stop_reason == "end_turn", "work that is done ends with end_turn")
-        kinds = [e.state if isinstance(e, Foreground) else _kind(e) for e in session.events]
+        kinds = [_kind(event) for event in session.events]
         words = [index for index, kind in enumerate(kinds) if kind == "agent_message_chunk"]
         require(words, "the answer is streamed")
-        require(kinds.index("running") < words[0], "work begins with running")
-        require(words[-1] < kinds.index("idle"), "the words of a turn come before its idle")
+        running, idle = (session.events.index(event) for event in session.changes())
+        require(running < words[0], "work begins with running")
+        require(words[-1] < idle, "the words of a turn come before its idle")
 
 
 async def messages_are_stored_in_order(driver: Driver) -> None:
@@ -125,7 +126,6 @@ async def a_refused_message_leaves_nothing(driver: Driver) -> None:
     async with working(driver) as work:
         session = await work.new()
         await session.turn()
-        before = len(session.idles())
         try:
             message_id = await session.submit(Behaviour.REFUSE)
         except SayagainError:
@@ -134,7 +134,7 @@ async def a_refused_message_leaves_nothing(driver: Driver) -> None:
             await session.until(lambda: session.outcomes(message_id), "a submit that returned has an outcome")
             (outcome,) = session.outcomes(message_id)
             require(isinstance(outcome, Rejected), "a message that is turned away is Rejected")
-            await session.until(lambda: len(session.idles()) > before, "an idle follows a Rejected")
+            await session.until(lambda: session.idle_after(outcome), "an idle follows a Rejected")
             require(message_id not in await work.runtime.message_ids(session.session_id), "a Rejected leaves no id")
             await session.turn(Behaviour.ANSWER, message_id)
             require(list(driver.stored(session.session_id)).count(message_id) == 1, "a refused id can be used again")
@@ -224,8 +224,9 @@ async def a_crash_before_the_message_is_stored_rejects_it(driver: Driver) -> Non
         message_id = await session.submit(Behaviour.ANSWER)
         await driver.kill(session.session)
         await session.until(lambda: session.outcomes(message_id), "a submit that returned has an outcome")
-        require(isinstance(session.outcomes(message_id)[0], Rejected), "a message that died with the runtime: Rejected")
-        await session.until(lambda: len(session.idles()) > 1, "an idle follows a Rejected")
+        (outcome,) = session.outcomes(message_id)
+        require(isinstance(outcome, Rejected), "a message that died with the runtime: Rejected")
+        await session.until(lambda: session.idle_after(outcome), "an idle follows a Rejected")
         require(message_id not in driver.stored(session.session_id), "a Rejected leaves no id")
         await session.turn(Behaviour.ANSWER, message_id)
         require(list(driver.stored(session.session_id)).count(message_id) == 1, "after a crash the id can be used")
