@@ -104,7 +104,7 @@ def test_decisions_fit_what_was_asked() -> None:
 
 
 def test_the_asking_server_answers_by_hand() -> None:
-    said = [
+    said: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": {}},
         {"id": 2, "method": "tools/list"},
         {"id": 3, "method": "tools/call", "params": {"name": "ask", "arguments": {"mode": "url"}}},

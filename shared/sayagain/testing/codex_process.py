@@ -94,7 +94,10 @@ accept: Final = decide("accept")
 
 @dataclass(frozen=True)
 class CodexPlace:
-    """The folders of one recording, all under one fresh folder outside the temporary one (Codex wants it, measured)."""
+    """The folders of one recording, all under one fresh folder.
+
+    In the temporary folder Codex makes no helper programs, and says so on standard error (measured).
+    """
 
     root: Path
 
