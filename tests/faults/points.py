@@ -28,8 +28,8 @@ BEFORE = "The prompt before", "key-of-the-prompt-before"
 PROMPT = "The prompt", "key-of-the-prompt"
 OTHER = "Another prompt", "key-of-another-prompt"
 
-TURNS = 2000
-"""Of a transcript whose replay (some 15 MB) cannot fit into any queue of the agent."""
+TURNS = 700
+"""Of a transcript whose replay (some 5 MB) cannot fit into any queue of the agent."""
 
 
 @dataclass

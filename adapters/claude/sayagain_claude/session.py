@@ -83,6 +83,7 @@ class ClaudeSession:
         self._lease: Lease | None = None
         self._process: ClaudeProcess | None = None
         self._process_gone = anyio.Event()
+        self._starting: ClaudeProcess | None = None
         # Two locks, so that a replay, which needs an owner alone, does not wait for a process to start.
         self._ownership = anyio.Lock()
         self._lifecycle = anyio.Lock()
@@ -176,7 +177,9 @@ class ClaudeSession:
         self._process_gone = anyio.Event()
         self._burnt.clear()
         self._tasks.start_soon(self._read, process, self._process_gone)
+        self._starting = process
         try:
+            self._check_open()
             await self._initialize(process)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
@@ -185,6 +188,8 @@ class ClaudeSession:
             if isinstance(error, RuntimeDied):
                 raise RuntimeDied(_early_end(process.complaint)) from error
             raise
+        finally:
+            self._starting = None
         return process
 
     async def _initialize(self, process: ClaudeProcess) -> None:
@@ -481,6 +486,9 @@ class ClaudeSession:
         with anyio.CancelScope(shield=True):
             if self._turns.active:
                 await self._stop()
+            if self._starting is not None:
+                # It has nothing to store yet, and may hang.
+                await self._starting.kill()
             async with self._lifecycle, self._ownership:
                 await self._end_process()
                 if self._lease is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -38,6 +38,10 @@ from sayagain.runtime import (
 __all__ = ["Child", "Session"]
 
 logger = logging.getLogger(__name__)
+
+WITHDRAW_PATIENCE: Final = 2.0
+"""Seconds for a runtime to give back the submitted message of a session that is closed. A runtime that hangs is ended
+then, and its store tells what became of the message."""
 
 
 @dataclass(slots=True)
@@ -356,7 +360,8 @@ class Session:
             # Whoever asked for it may be gone; a half-closed session helps nobody.
             with anyio.CancelScope(shield=True):
                 if submitted is not None:
-                    await self._withdraw(submitted)
+                    with anyio.move_on_after(WITHDRAW_PATIENCE):
+                        await self._withdraw(submitted)
                 await self.backend.close()
         await self._ended.wait()
 
