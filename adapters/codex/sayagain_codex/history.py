@@ -7,7 +7,8 @@ next one is fetched while the one before is translated.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -42,7 +43,7 @@ class Client(Protocol):
 
 async def history(
     client: Client, thread: Mapping[str, Any], session_id: str, *, live: bool
-) -> AsyncIterator[list[HistoryEntry]]:
+) -> AsyncGenerator[list[HistoryEntry], None]:
     """All that is stored of a session, in batches, oldest first.
 
     ``thread`` is the ``Thread`` that ``thread/resume`` or ``thread/start`` returned: only after one of them is what
@@ -51,8 +52,10 @@ async def history(
     were given: those are then not the whole.
     """
     reader = _Session(client, session_id, live, as_text(thread.get("cwd")) or "/")
-    async for batch in reader.thread(_Source(as_text(thread.get("id")) or session_id, session_id, live)):
-        yield batch
+    root = _Source(as_text(thread.get("id")) or session_id, session_id, live)
+    async with aclosing(reader.thread(root)) as batches:
+        async for batch in batches:
+            yield batch
 
 
 async def message_ids(client: Client, thread_id: str) -> set[str]:
@@ -180,20 +183,23 @@ class _Session:
         self._children: _Children | None = None
         self._depth = 0
 
-    async def thread(self, source: _Source) -> AsyncIterator[list[HistoryEntry]]:
+    async def thread(self, source: _Source) -> AsyncGenerator[list[HistoryEntry], None]:
         """Everything of one thread, and of the subagents that it started."""
         self._given.add(source.thread_id)
         reader = _Thread(_Pages(self._client, source.thread_id), source, self._cwd, self._child_id)
-        async for part in reader.parts():
-            if isinstance(part, list):
-                yield part
-                continue
-            async for batch in self._child(part, source):
-                yield batch
+        async with aclosing(reader.parts()) as parts:
+            async for part in parts:
+                if isinstance(part, list):
+                    yield part
+                    continue
+                async with aclosing(self._child(part, source)) as batches:
+                    async for batch in batches:
+                        yield batch
         # Those that no item names: the process was killed before it stored the item.
         for named in (await self._listed()).by_parent.get(source.thread_id, []):
-            async for batch in self._child(named, source):
-                yield batch
+            async with aclosing(self._child(named, source)) as batches:
+                async for batch in batches:
+                    yield batch
         if reader.damaged:
             what = "1 damaged entry" if reader.damaged == 1 else f"{reader.damaged} damaged entries"
             yield [Unreadable(source.session_id, reader.damaged, what)]
@@ -204,7 +210,7 @@ class _Session:
             self._announced.add(thread_id)
         return child_session_id(self._session_id, thread_id) if thread_id in self._announced else None
 
-    async def _child(self, named: subagents.Named, parent: _Source) -> AsyncIterator[list[HistoryEntry]]:
+    async def _child(self, named: subagents.Named, parent: _Source) -> AsyncGenerator[list[HistoryEntry], None]:
         if named.thread_id in self._given or self._depth >= _MAX_DEPTH:
             return
         if not named.started:
@@ -224,8 +230,9 @@ class _Session:
         try:
             if not self._live:
                 await self._bring_up_to_date(named.thread_id)
-            async for batch in self.thread(_Source(named.thread_id, child_id, running)):
-                yield batch
+            async with aclosing(self.thread(_Source(named.thread_id, child_id, running))) as batches:
+                async for batch in batches:
+                    yield batch
         except HistoryUnreadable:
             yield [Unreadable(child_id, 1, "a subagent's history cannot be read")]
         finally:
@@ -295,7 +302,7 @@ class _Thread:
         self._recent: dict[str, None] = {}
         self._unfinished: dict[str, str] = {}
 
-    async def parts(self) -> AsyncIterator[list[HistoryEntry] | subagents.Named]:
+    async def parts(self) -> AsyncGenerator[list[HistoryEntry] | subagents.Named, None]:
         """Batches of entries, and the subagents that began between them."""
         page = await self._pages.fetch(None)
         while True:

@@ -151,7 +151,8 @@ def _label(name: str) -> str:
 
 
 def _text(head: list[str], old: str, new: str, hunks: Sequence[str]) -> str:
-    sides = [f"--- {old}", f"+++ {new}"] if hunks else []
+    # An empty file has no hunks, but without prefixes Git knows its name by these lines alone (measured).
+    sides = [f"--- {old}", f"+++ {new}"] if hunks or "/dev/null" in (old, new) else []
     return "\n".join([*head, *sides, *hunks]) + "\n"
 
 

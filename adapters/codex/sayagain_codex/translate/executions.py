@@ -13,7 +13,7 @@ __all__ = ["command_call", "execution_updates", "unwrapped"]
 
 _SHELL: Final = re.compile(r"(?:.*[/\\])?(?:ba|z|da|k)?sh(?:\.exe)?")
 _POWERSHELL: Final = re.compile(r"(?:.*[/\\])?(?:powershell|pwsh)(?:\.exe)?", re.IGNORECASE)
-_NAMES: Final = {"unifiedExecStartup": "exec_command", "unifiedExecInteraction": "write_stdin"}
+_NAMES: Final = {"unifiedExecInteraction": "write_stdin", "userShell": "shell"}
 
 
 def unwrapped(command: str) -> str:
@@ -65,7 +65,7 @@ def execution_updates(item: Json, *, live: bool, cwd: str) -> list[Block]:
     update: Block = {
         "sessionUpdate": "tool_call_update",
         "toolCallId": item_id,
-        "name": _NAMES.get(as_text(item.get("source")), "shell"),
+        "name": _NAMES.get(as_text(item.get("source")), "exec_command"),
         **call,
         "status": status,
         "content": [{"type": "terminal", "terminalId": item_id}],

@@ -122,7 +122,8 @@ class LiveTranslator:
             self._keep(thread_id, method, params)
             return []
         if method in notices.METHODS:
-            return self._updates(thread.session_id, self._notices.notification(method, params))
+            events = self._retract(thread) if method == "error" and params.get("willRetry") is True else []
+            return events + self._updates(thread.session_id, self._notices.notification(method, params))
         handler = self._handlers.get(method)
         return handler(thread, params) if handler else []
 
@@ -327,6 +328,9 @@ class LiveTranslator:
             for update in updates:
                 if update["sessionUpdate"] == "tool_call_update":
                     update["status"] = "in_progress"
+                elif opened.runs and thread.session_id == self._session_id:
+                    # Codex can end it by its process id; a client may not change a child (SUB-5).
+                    update["capabilities"] = {"cancel": {}}
             return events + self._send(thread, opened, updates)
         if kind == "contextCompaction":
             thread.items[item_id] = opened
@@ -365,9 +369,6 @@ class LiveTranslator:
         for update in updates:
             kind = update["sessionUpdate"]
             known = opened.sent.get(kind)
-            is_open = thread.items.get(as_text(opened.item.get("id"))) is opened
-            if kind == "terminal_update" and is_open and as_text(opened.item.get("processId")):
-                update["capabilities"] = {"cancel": {}}
             if known is None:
                 opened.sent[kind] = dict(update)
                 events.append(Update(thread.session_id, update))
@@ -394,6 +395,15 @@ class LiveTranslator:
                 terminal["capabilities"] = None
             updates.insert(0, terminal)
         return self._send(thread, opened, updates)
+
+    def _retract(self, thread: _Thread) -> list[RuntimeEvent]:
+        """The model is asked again: what it was saying is said anew under another id, and never ends (measured)."""
+        events: list[RuntimeEvent] = []
+        for item_id, opened in list(thread.items.items()):
+            if opened.text is not None:
+                del thread.items[item_id]
+                events += self._updates(thread.session_id, *opened.text.taken_back())
+        return events
 
     def _text_delta(self, thread: _Thread, params: Json, name: str = "") -> list[RuntimeEvent]:
         opened = thread.items.get(as_text(params.get("itemId")))

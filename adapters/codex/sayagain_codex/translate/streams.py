@@ -62,6 +62,12 @@ class TextStream:
         }
         return [chunk]
 
+    def taken_back(self) -> list[Block]:
+        """The text does not count: an empty message, when something was streamed of it."""
+        if not self._started:
+            return []
+        return [{"sessionUpdate": self._kind, "messageId": self._item_id, "content": []}]
+
     def ended(self, text: str) -> bool:
         """Whether the chunks were the whole text."""
         return self._digest.equals(text)
