@@ -108,8 +108,35 @@ def test_a_plan_comes_from_the_call_since_the_request_lacks_it() -> None:
     params = ask(asked, tool_use={"input": {"plan": "# Plan"}})
     assert params["title"] == "Approve this plan?"
     assert params["subject"]["toolCall"]["content"][0]["content"]["text"] == "# Plan"
-    assert list(names(params)) == ["allow_once", "allow_mode", "reject_once"]
-    assert permission_response(asked, selected("allow_mode"))["updatedPermissions"] == [MODE]
+    assert names(params) == {
+        "plan_acceptEdits": "Yes, and accept all edits",
+        "allow_once": "Yes, and ask before each edit",
+        "reject_once": "No, keep planning",
+    }
+    assert permission_response(asked, selected("plan_acceptEdits"))["updatedPermissions"] == [MODE]
+
+
+def test_an_approved_plan_goes_on_in_any_mode_that_the_session_offers() -> None:
+    asked = {"tool_name": "ExitPlanMode", "input": {}, "tool_use_id": "t1"}
+    modes = ["default", "acceptEdits", "plan", "auto", "bypassPermissions"]
+    assert list(names(ask(asked, modes=modes))) == [
+        "plan_auto",
+        "plan_acceptEdits",
+        "plan_bypassPermissions",
+        "allow_once",
+        "reject_once",
+    ]
+    allowed = permission_response(asked, selected("plan_auto"), modes=modes)
+    assert allowed["updatedPermissions"] == [{"type": "setMode", "mode": "auto", "destination": "session"}]
+    assert permission_response(asked, selected("plan_auto"))["behavior"] == "deny"
+    assert "updatedPermissions" not in permission_response(asked, selected("allow_once"), modes=modes)
+
+
+def test_a_plan_that_is_sent_back_ends_the_turn() -> None:
+    asked = {"tool_name": "ExitPlanMode", "input": {}, "tool_use_id": "t1"}
+    response = permission_response(asked, selected("reject_once"))
+    assert (response["behavior"], response["interrupt"]) == ("deny", True)
+    assert permission_response(asked, None)["interrupt"] is False
 
 
 def test_one_question_is_answered_by_an_option() -> None:

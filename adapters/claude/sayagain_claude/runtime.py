@@ -18,8 +18,10 @@ from sayagain.errors import InvalidParams, MethodNotFound, RuntimeFault, Session
 from sayagain.identity import new_session_id
 from sayagain.runtime import HistoryEntry, RuntimeCapabilities, SessionPage, SessionSetup
 from sayagain_claude.account import auth_methods, auth_status
+from sayagain_claude.choices import first_choices
 from sayagain_claude.executable import find_executable
 from sayagain_claude.history import history
+from sayagain_claude.options import Choices, Options, bypass_possible
 from sayagain_claude.patience import Patience
 from sayagain_claude.session import ClaudeSession
 from sayagain_claude.transcripts import copying, ids, listing, paths, titles
@@ -91,7 +93,7 @@ class ClaudeRuntime:
 
     async def new(self, setup: SessionSetup) -> ClaudeSession:
         """A session under an id of ours; its process starts in the background."""
-        session = self._session(new_session_id(), setup, stored=False)
+        session = await self._session(new_session_id(), setup)
         session.warm_up()
         return session
 
@@ -99,7 +101,7 @@ class ClaudeRuntime:
         """A stored session; its process starts in the background, beside a replay."""
         path = await self._path(session_id)
         stored = await anyio.to_thread.run_sync(listing.stored_session, path)
-        session = self._session(session_id, setup, stored=True)
+        session = await self._session(session_id, setup, path)
         if stored is not None and stored.title is not None:
             session.describe(stored.title)
         session.warm_up()
@@ -113,7 +115,7 @@ class ClaudeRuntime:
         path = await self._path(session_id)
         new_id = new_session_id()
         await anyio.to_thread.run_sync(copying.fork, path, session_id, new_id)
-        session = self._session(new_id, setup, stored=True)
+        session = await self._session(new_id, setup, path)
         session.warm_up()
         return session
 
@@ -175,17 +177,30 @@ class ClaudeRuntime:
             raise SessionNotFound(session_id)
         return path
 
-    def _session(self, session_id: str, setup: SessionSetup, *, stored: bool) -> ClaudeSession:
-        if not Path(setup.cwd).is_dir():
-            raise InvalidParams("cwd", "is no directory")
+    async def _session(self, session_id: str, setup: SessionSetup, transcript: Path | None = None) -> ClaudeSession:
+        """A session of this process; ``transcript`` is what it goes on from, when it does."""
+
+        def read() -> Choices:
+            if not Path(setup.cwd).is_dir():
+                raise InvalidParams("cwd", "is no directory")
+            return first_choices(self._config, setup.cwd, transcript)
+
+        known = await anyio.to_thread.run_sync(read)
+        bypass = bypass_possible(self._env, root=os.geteuid() == 0)
+        options = Options(bypass=bypass, known=known, models=self._models())
         session = ClaudeSession(
             session_id,
             setup,
             executable=find_executable(self._env),
             env=self._env,
             patience=Patience.from_env(self._env),
-            stored=stored,
+            stored=transcript is not None,
+            options=options,
             tasks=self._tasks,
         )
         self._sessions.add(session)
         return session
+
+    def _models(self) -> Sequence[Mapping[str, Any]]:
+        """The models that a running session's CLI offers: a new one's will offer the same."""
+        return next((models for session in self._sessions if (models := session.models)), ())

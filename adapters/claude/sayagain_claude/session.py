@@ -15,7 +15,6 @@ import anyio.to_thread
 
 from sayagain.errors import (
     AuthRequired,
-    InvalidParams,
     PromptRefused,
     RequestCancelled,
     RuntimeDied,
@@ -31,16 +30,18 @@ from sayagain_claude import ownership
 from sayagain_claude.account import signed_in
 from sayagain_claude.beside import Beside
 from sayagain_claude.command import command_line, environment, mcp_servers
-from sayagain_claude.commands import available_commands, refusal
+from sayagain_claude.commands import available_commands, refusal, with_command_last
 from sayagain_claude.control import error_response, success_response, user_frame
+from sayagain_claude.option_control import OptionControl
+from sayagain_claude.options import Options
 from sayagain_claude.patience import Patience
 from sayagain_claude.preview import text_before
 from sayagain_claude.process import ClaudeProcess
 from sayagain_claude.transcripts import ids, paths
 from sayagain_claude.transcripts.listing import session_title
+from sayagain_claude.translate.asks import Asked, Settled, ask_mcp, ask_tool
 from sayagain_claude.translate.blocks import as_mapping
 from sayagain_claude.translate.live import LiveTranslator
-from sayagain_claude.translate.permissions import permission_request, permission_response
 from sayagain_claude.translate.prompts import prompt_content
 from sayagain_claude.turns import Turns
 
@@ -70,6 +71,7 @@ class ClaudeSession:
         env: Mapping[str, str],
         patience: Patience,
         stored: bool,
+        options: Options,
         tasks: anyio.abc.TaskGroup,
     ) -> None:
         self._session_id = session_id
@@ -91,7 +93,9 @@ class ClaudeSession:
         self._turns = Turns(session_id)
         self._translator = LiveTranslator(session_id, setup.cwd)
         self._beside = Beside(session_id, env, self._translator.tasks, self._emit)
-        self._asks: dict[str, Mapping[str, Any]] = {}
+        self._asks: dict[str, Asked] = {}
+        self._options = OptionControl(session_id, options, emit=self._emit, tasks=tasks, patience=patience.answer)
+        self._commands: frozenset[str] = frozenset()
         self._latest: dict[str, Mapping[str, Any]] = {}
         self._word = anyio.Event()
         # Ids that this process would swallow silently (measured): taken back, or refused by a hook.
@@ -120,6 +124,11 @@ class ClaudeSession:
 
     def snapshot(self) -> Sequence[Mapping[str, Any]]:
         """Title, usage and commands as last reported."""
+    @property
+    def models(self) -> Sequence[Mapping[str, Any]]:
+        """The models that the CLI offers; none before it has started."""
+        return self._options.models
+
         return [*self._latest.values(), *self._beside.snapshot()]
 
     def running_tasks(self) -> Sequence[str]:
@@ -166,6 +175,7 @@ class ClaudeSession:
         argv = command_line(self._executable, self._session_id, self._setup, stored=await self._is_stored())
         guarded = await spawn(
             argv,
+        argv += self._options.arguments()
             cwd=self._setup.cwd,
             env=environment(self._env),
             hold_fds=[self._lease.fileno()],
@@ -199,13 +209,17 @@ class ClaudeSession:
         self._account = answer.get("account") or {}
         if self._setup.mcp_servers:
             # Not on the command line: other users of the machine can read that, and headers hold tokens.
+        self._options.started(process, answer)
             servers = mcp_servers(self._setup.mcp_servers)
             await process.request({"subtype": "mcp_set_servers", "servers": servers}, patience=self._patience.start)
-        update = {
-            "sessionUpdate": "available_commands_update",
-            "availableCommands": available_commands(answer.get("commands") or ()),
-        }
-        await self._emit([Update(self._session_id, update)])
+        await self._tell_commands(answer.get("commands"))
+
+    async def _tell_commands(self, commands: object) -> None:
+        offered = available_commands(commands)
+        self._commands = frozenset(command["name"] for command in offered)
+        update = {"sessionUpdate": "available_commands_update", "availableCommands": offered}
+        if update != self._latest.get("available_commands_update"):
+            await self._emit([Update(self._session_id, update)])
 
     async def _is_stored(self) -> bool:
         if not self._stored:
@@ -244,11 +258,14 @@ class ClaudeSession:
                 return
             case "transcript_mirror":
                 pass
-            case "system":
+            case "system" | "result":
                 await self._beside.before(frame)
                 await self._emit(self._translator.frame(frame))
             case _:
                 await self._emit(self._translator.frame(frame))
+                await self._options.frame(process, frame)
+                if frame.get("subtype") == "commands_changed":
+                    await self._tell_commands(frame.get("commands"))
         over = self._turns.over_without_row(frame)
         await self._emit(self._turns.frame(frame))
         if over:
@@ -314,9 +331,10 @@ class ClaudeSession:
 
     async def submit(self, message_id: str, content: Sequence[Mapping[str, Any]]) -> None:
         """See the seam. The proof is the mirrored row; without a word from the CLI it is asked whether it lives."""
-        if reason := refusal(content):
+        if reason := refusal(content, self._commands):
             raise PromptRefused(reason)
-        frame = user_frame(self._session_id, message_id, prompt_content(content))
+        sent = prompt_content(with_command_last(content, self._commands))
+        frame = user_frame(self._session_id, message_id, sent)
         self._unwritten = message_id
         try:
             await self.own()
@@ -410,12 +428,16 @@ class ClaudeSession:
                 logger.warning("Claude Code was not told the new title: %s", error)
 
     def options(self) -> Sequence[Mapping[str, Any]]:
-        """None yet."""
-        return ()
+        """See the seam: a guess until the CLI has started."""
+        return self._options.wire()
 
     async def set_option(self, config_id: str, value: str | bool) -> None:
-        """See the seam."""
-        raise InvalidParams("configId", "this session has no such option")
+        """See the seam. Starts the CLI when there is none: only it knows whether it takes the value."""
+        self._options.check(config_id, value)
+        await self.own()
+        async with self._lifecycle:
+            process = await self._running()
+        await self._options.set(process, config_id, value)
 
     async def cancel_tool_call(self, tool_call_id: str) -> None:
         """See the seam."""
@@ -446,29 +468,40 @@ class ClaudeSession:
 
     async def _asked(self, process: ClaudeProcess, frame: Mapping[str, Any]) -> None:
         request_id, request = str(frame.get("request_id")), as_mapping(frame.get("request"))
-        if request.get("subtype") != "can_use_tool":
-            await self._reply(process, error_response(request_id, f"{request.get('subtype')} is not supported"))
+        capabilities = self._setup.client_capabilities
+        match request.get("subtype"):
+            case "can_use_tool":
+                agent_id = request.get("agent_id")
+                asked: Asked | Settled = ask_tool(
+                    self._translator.session_of(agent_id if isinstance(agent_id, str) else None),
+                    request,
+                    capabilities=capabilities,
+                    cwd=self._setup.cwd,
+                    tool_use=self._translator.tool_use(str(request.get("tool_use_id"))),
+                    before=await anyio.to_thread.run_sync(text_before, request, self._setup.cwd),
+                    modes=self._options.modes,
+                )
+            case "elicitation":
+                asked = ask_mcp(self._session_id, request, capabilities=capabilities, elicitation_id=request_id)
+            case unknown:
+                await self._reply(process, error_response(request_id, f"{unknown} is not supported"))
+                return
+        if isinstance(asked, Settled):
+            await self._emit([Update(self._session_id, asked.update)])
+            await self._reply(process, success_response(request_id, asked.response))
             return
-        agent_id = request.get("agent_id")
-        params = permission_request(
-            self._translator.session_of(agent_id if isinstance(agent_id, str) else None),
-            request,
-            cwd=self._setup.cwd,
-            tool_use=self._translator.tool_use(str(request.get("tool_use_id"))),
-            before=await anyio.to_thread.run_sync(text_before, request, self._setup.cwd),
-        )
-        self._asks[request_id] = request
-        await self._emit([Ask(request_id, params["sessionId"], "session/request_permission", params)])
+        self._asks[request_id] = asked
+        await self._emit([Ask(request_id, asked.params["sessionId"], asked.method, asked.params)])
 
     async def answer(self, ask_id: str, result: Mapping[str, Any] | None) -> None:
         """See the seam."""
-        request = self._asks.pop(ask_id, None)
-        if request is None or self._process is None:
+        asked = self._asks.pop(ask_id, None)
+        if asked is None or self._process is None:
             return
-        response = permission_response(request, result)
+        response = asked.reply(result)
         await self._reply(self._process, success_response(ask_id, response))
         if response.get("behavior") == "allow":
-            await self._emit(self._translator.permitted(str(request.get("tool_use_id"))))
+            await self._emit(self._translator.permitted(asked.tool_call_id))
 
     async def _reply(self, process: ClaudeProcess, frame: Mapping[str, Any]) -> None:
         try:

@@ -13,16 +13,21 @@ from sayagain_claude.translate.blocks import Block, Json, as_list, as_mapping, a
 from sayagain_claude.translate.harness import DECLINED, DISMISSED, IN_CHAT
 from sayagain_claude.translate.tools import absolute_path, started, tool_kind
 
-__all__ = ["permission_request", "permission_response"]
+__all__ = ["answered_questions", "permission_request", "permission_response", "unanswered_questions"]
 
 ALLOW_ONCE: Final = "allow_once"
 ALLOW_ALWAYS: Final = "allow_always"
 ALLOW_MODE: Final = "allow_mode"
 REJECT: Final = "reject_once"
 ANSWER: Final = "answer_"
+PLAN: Final = "plan_"
 
-_ACCEPT_EDITS: Final[Json] = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
-"""The CLI suggests nothing for a plan (measured); its own dialog offers this."""
+_PLAN_MODES: Final = {
+    "auto": "Yes, and use auto mode",
+    "acceptEdits": "Yes, and accept all edits",
+    "bypassPermissions": "Yes, and bypass permissions",
+}
+"""The modes to go on in after a plan, by preference. The CLI suggests none (measured); its own dialog offers these."""
 
 _MODES: Final = {"acceptEdits": "accept all edits", "bypassPermissions": "allow everything", "auto": "decide by itself"}
 _LASTING: Final = {
@@ -39,12 +44,14 @@ def permission_request(
     cwd: str,
     tool_use: Mapping[str, Any] | None = None,
     before: str | None = None,
+    modes: Sequence[str] = ("acceptEdits",),
 ) -> dict[str, Any]:
     """The params of ``session/request_permission`` (PER-1, PER-4).
 
     ``session_id`` is the child's when the request has an ``agent_id``. ``tool_use`` is the call's block, whose input
     a request may lack (measured: ``ExitPlanMode``). ``before`` is the text of the file that an edit is about, when
     the caller could read it (``""``: no such file yet): the patch then shows the exact diff before it is approved.
+    ``modes`` are those that the session offers: an approved plan may go on in one of them.
     """
     name = as_text(request.get("tool_name"))
     input_ = as_mapping(request.get("input")) or as_mapping((tool_use or {}).get("input"))
@@ -58,7 +65,7 @@ def permission_request(
         "sessionId": session_id,
         "title": _title(name, call["title"]),
         "subject": {"type": "tool_call", "toolCall": call},
-        "options": _options(name, request, input_),
+        "options": _options(name, request, input_, modes),
     }
     description = as_text(request.get("decision_reason")) or as_text(request.get("description"))
     if description and description != as_text(call["title"]):
@@ -66,30 +73,50 @@ def permission_request(
     return params
 
 
-def permission_response(request: Mapping[str, Any], result: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The ``response`` of the control response for a client's result; ``None`` when it failed or was cancelled."""
+def permission_response(
+    request: Mapping[str, Any], result: Mapping[str, Any] | None, *, modes: Sequence[str] = ("acceptEdits",)
+) -> dict[str, Any]:
+    """The ``response`` of the control response for a client's result; ``None`` when it failed or was cancelled.
+
+    ``modes`` as in the request.
+    """
+    name, input_ = as_text(request.get("tool_name")), as_mapping(request.get("input"))
     outcome = as_mapping((result or {}).get("outcome"))
     chosen = as_text(outcome.get("optionId")) if outcome.get("outcome") == "selected" else ""
-    offered = {
-        option["optionId"] for option in _options(as_text(request.get("tool_name")), request, request.get("input"))
-    }
-    if chosen not in offered:
+    if chosen not in {option["optionId"] for option in _options(name, request, input_, modes)}:
         return _deny(DISMISSED)
     if chosen == REJECT:
-        return _deny(IN_CHAT if request.get("tool_name") == "AskUserQuestion" else DECLINED)
-    input_ = dict(as_mapping(request.get("input")))
+        # Whoever sends a plan back has something to say about it: the turn ends, as in the CLI itself.
+        return _deny(IN_CHAT if name == "AskUserQuestion" else DECLINED, interrupt=name == "ExitPlanMode")
     if chosen.startswith(ANSWER):
         question = _questions(input_)[0]
-        label = _labels(question)[int(chosen.removeprefix(ANSWER))]
-        input_["answers"] = {as_text(question.get("question")): label}
-    allowed: dict[str, Any] = {"behavior": "allow", "updatedInput": input_}
-    if chosen in (ALLOW_ALWAYS, ALLOW_MODE):
+        return answered_questions(request, {as_text(question.get("question")): _labels(question)[_number(chosen)]})
+    allowed: dict[str, Any] = {"behavior": "allow", "updatedInput": dict(input_)}
+    if chosen.startswith(PLAN):
+        mode = chosen.removeprefix(PLAN)
+        allowed["updatedPermissions"] = [{"type": "setMode", "mode": mode, "destination": "session"}]
+    elif chosen in (ALLOW_ALWAYS, ALLOW_MODE):
         allowed["updatedPermissions"] = _suggested(request, modes=chosen == ALLOW_MODE)
     return allowed
 
 
-def _deny(message: str) -> dict[str, Any]:
-    return {"behavior": "deny", "message": message, "interrupt": False}
+def answered_questions(request: Mapping[str, Any], answers: Mapping[str, str]) -> dict[str, Any]:
+    """The control response that gives an ``AskUserQuestion`` its answers, by question."""
+    input_ = {**as_mapping(request.get("input")), "answers": dict(answers)}
+    return {"behavior": "allow", "updatedInput": input_}
+
+
+def unanswered_questions(*, in_chat: bool) -> dict[str, Any]:
+    """The control response for an ``AskUserQuestion`` whose user would rather write, or said nothing."""
+    return _deny(IN_CHAT if in_chat else DISMISSED)
+
+
+def _number(option_id: str) -> int:
+    return int(option_id.removeprefix(ANSWER))
+
+
+def _deny(message: str, *, interrupt: bool = False) -> dict[str, Any]:
+    return {"behavior": "deny", "message": message, "interrupt": interrupt}
 
 
 def _title(name: str, call_title: str) -> str:
@@ -102,17 +129,22 @@ def _title(name: str, call_title: str) -> str:
     return f"{call_title}?" if tool_kind(name) != "other" else f"Allow {call_title}?"
 
 
-def _options(name: str, request: Json, input_: object) -> list[Block]:
+def _options(name: str, request: Json, input_: object, modes: Sequence[str]) -> list[Block]:
     if name == "AskUserQuestion":
         return _answers(as_mapping(input_))
-    plan = name == "ExitPlanMode"
-    options = [_option(ALLOW_ONCE, "Yes, and ask before each edit" if plan else "Allow", "allow_once")]
-    rules, modes = _suggested(request, modes=False), _suggested(request, modes=True)
+    if name == "ExitPlanMode":
+        return [
+            *(_option(f"{PLAN}{mode}", label, "allow_always") for mode, label in _PLAN_MODES.items() if mode in modes),
+            _option(ALLOW_ONCE, "Yes, and ask before each edit", "allow_once"),
+            _option(REJECT, "No, keep planning", "reject_once"),
+        ]
+    options = [_option(ALLOW_ONCE, "Allow", "allow_once")]
+    rules, mode_changes = _suggested(request, modes=False), _suggested(request, modes=True)
     if rules:
         options.append(_option(ALLOW_ALWAYS, _rules_label(rules), "allow_always"))
-    if modes:
-        options.append(_option(ALLOW_MODE, _modes_label(modes), "allow_always"))
-    options.append(_option(REJECT, "No, keep planning" if plan else "Reject", "reject_once"))
+    if mode_changes:
+        options.append(_option(ALLOW_MODE, _modes_label(mode_changes), "allow_always"))
+    options.append(_option(REJECT, "Reject", "reject_once"))
     return options
 
 
@@ -141,8 +173,6 @@ def _labels(question: Json) -> list[str]:
 def _suggested(request: Json, *, modes: bool) -> list[Json]:
     """The CLI's suggestions: changes of the mode, or all others, which belong together."""
     suggestions = [as_mapping(suggestion) for suggestion in as_list(request.get("permission_suggestions"))]
-    if not suggestions and request.get("tool_name") == "ExitPlanMode":
-        suggestions = [_ACCEPT_EDITS]
     return [suggestion for suggestion in suggestions if suggestion and (suggestion.get("type") == "setMode") is modes]
 
 

@@ -1,4 +1,4 @@
-"""Todo lists and tasks as one plan of a session (UPD-10)."""
+"""Todo lists and tasks as one plan of a session, an approved plan as another (UPD-10)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from typing import Final
 from sayagain_claude.translate.blocks import Block, Json, as_list, as_mapping, as_text
 from sayagain_claude.translate.results import ToolResult
 
-__all__ = ["PLAN_ID", "Plans"]
+__all__ = ["APPROVED_ID", "PLAN_ID", "Plans"]
 
 PLAN_ID: Final = "todos"
 
+APPROVED_ID: Final = "plan"
+"""The plan that plan mode ended with; the next one that is approved replaces it."""
+
 _STATUSES: Final = {"pending": "pending", "in_progress": "in_progress", "completed": "completed"}
+
+
+_TOOLS: Final = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "ExitPlanMode"})
 
 
 def _entry(text: str, status: str) -> Block:
@@ -20,7 +26,7 @@ def _entry(text: str, status: str) -> Block:
 
 
 class Plans:
-    """Follows the todo tools' results and gives the whole list after each change."""
+    """Follows the planning tools' results and gives the whole plan after each change."""
 
     __slots__ = ("_tasks",)
 
@@ -28,11 +34,15 @@ class Plans:
         self._tasks: dict[str, dict[str, Block]] = {}
 
     def finished(self, session_id: str, call: Json, result: ToolResult, status: str) -> list[Block]:
-        """The plan after a call of a todo tool; nothing for other tools, failed calls and calls without effect."""
+        """The plan after a call of a planning tool; nothing for other tools, failed calls and calls without effect."""
         name = call.get("name")
-        if status != "completed" or name not in ("TodoWrite", "TaskCreate", "TaskUpdate", "TaskList"):
+        if status != "completed" or name not in _TOOLS:
             return []
         input_, structured = as_mapping(call.get("input")), as_mapping(result.structured)
+        if name == "ExitPlanMode":
+            # The plan may have been written to a file before, or stand in the call alone (measured).
+            text = as_text(structured.get("plan")) or as_text(input_.get("plan"))
+            return [_approved(text)] if text.strip() else []
         if name == "TodoWrite":
             todos = [as_mapping(todo) for todo in as_list(input_.get("todos"))]
             return [_plan([_entry(as_text(t.get("content")), as_text(t.get("status"))) for t in todos])]
@@ -63,3 +73,7 @@ class Plans:
 
 def _plan(entries: list[Block]) -> Block:
     return {"sessionUpdate": "plan_update", "plan": {"type": "items", "planId": PLAN_ID, "entries": entries}}
+
+
+def _approved(text: str) -> Block:
+    return {"sessionUpdate": "plan_update", "plan": {"type": "markdown", "planId": APPROVED_ID, "content": text}}
