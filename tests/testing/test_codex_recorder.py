@@ -86,7 +86,7 @@ def test_shell_words_are_those_of_a_login_shell() -> None:
 
 
 def test_decisions_fit_what_was_asked() -> None:
-    asked = {"method": "item/commandExecution/requestApproval", "params": {}}
+    asked: dict[str, Any] = {"method": "item/commandExecution/requestApproval", "params": {}}
     assert accept(asked) == {"decision": "accept"}
     question = {"id": "q", "options": [{"label": "A"}, {"label": "B"}]}
     assert accept({"method": "item/tool/requestUserInput", "params": {"questions": [question]}}) == {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from sayagain.testing.responses_script import (
     ApiError,
     Cut,
     Hold,
+    Reply,
     Script,
     Step,
     Text,
@@ -33,7 +34,7 @@ COMPACTS = "model_auto_compact_token_limit = 5000\n"
 @asynccontextmanager
 async def opened(
     tmp_path: Path, *steps: Step, config: str = ""
-) -> AsyncIterator[tuple[CodexProcess, ResponsesService]]:
+) -> AsyncGenerator[tuple[CodexProcess, ResponsesService]]:
     place = CodexPlace(tmp_path)
     with anyio.fail_after(60):
         async with serve_responses(Script(steps), keep_items=True) as service:
@@ -103,7 +104,7 @@ async def test_a_compaction_goes_on_with_the_rounds_of_its_turn(tmp_path: Path) 
 
 async def test_parallel_tools_are_one_round(tmp_path: Path) -> None:
     patch = apply_patch("*** Begin Patch\n*** Add File: a.txt\n+a\n*** End Patch\n")
-    calls = [exec_command("echo a", id="call_a"), patch, exec_command("echo b", id="call_b"), ToolUse("nothing")]
+    calls: Reply = [exec_command("echo a", id="call_a"), patch, exec_command("echo b", id="call_b"), ToolUse("nothing")]
     async with opened(tmp_path, Step("Run.", [calls, [Text("End.")]])) as (codex, service):
         await codex.ask("Run.")
         assert (tmp_path / "home" / "project" / "a.txt").read_text(encoding="utf-8") == "a\n"
