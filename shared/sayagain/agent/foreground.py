@@ -45,10 +45,12 @@ class ForegroundMachine:
         """Take an event of the runtime; the ``state_update`` to send, or ``None`` when nothing changed."""
         changed = REPORTED[self._state, event.state]
         background = event.background if event.background is not None else self._background
-        if not changed and background == self._background:
+        listed = (background or None) != (self._background or None)
+        self._background = background
+        if not changed and not listed:
+            # To learn that nothing runs in the background is no news either.
             return None
         self._state = event.state
-        self._background = background
         if changed:
             self._stop_reason = event.stop_reason if event.state == "idle" else None
         update = self._update()

@@ -195,11 +195,17 @@ class PromptTable(Generic[W]):
         """It is no longer certain which messages are stored: the next keyed one waits for the history to be read."""
         self._known = None
 
-    def history_failed(self, error: SayagainError) -> list[Answer[W]]:
-        """The history could not be read: an error for those that wait for it, never an empty set (section 4)."""
+    def history_failed(self, error: SayagainError, found: Set[str] = frozenset()) -> list[Answer[W]]:
+        """The history could not be read: an error for those that wait for it, never an empty set (section 4).
+
+        ``found`` are ids that were read all the same, as by one who does not own the session: what is there proves
+        that it is stored, what is not there proves nothing.
+        """
         answers: list[Answer[W]] = []
         for prompt in list(self._prompts.values()):
-            if prompt.state is State.CHECKING:
+            if prompt.state is State.CHECKING and prompt.message_id in found:
+                answers += self._end(prompt, Event.FOUND)
+            elif prompt.state is State.CHECKING:
                 answers += self._end(prompt, Event.REFUSE, error)
         return answers
 

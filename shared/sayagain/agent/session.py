@@ -21,7 +21,15 @@ from sayagain.agent.connection import ClientError, Connection, IncomingRequest
 from sayagain.agent.foreground import ForegroundMachine
 from sayagain.agent.journal import Journal
 from sayagain.agent.prompts import Answer, PromptTable
-from sayagain.errors import HistoryUnreadable, RequestCancelled, RuntimeDied, RuntimeFault, SayagainError, to_wire
+from sayagain.errors import (
+    HistoryUnreadable,
+    RequestCancelled,
+    RuntimeDied,
+    RuntimeFault,
+    SayagainError,
+    SessionInUse,
+    to_wire,
+)
 from sayagain.runtime import (
     Ask,
     AskWithdrawn,
@@ -212,13 +220,20 @@ class Session:
             if self.prompts.history_known:
                 return
             try:
-                # Only what is read as the owner proves that an id is absent.
-                await self.backend.own()
+                in_use = await self._own()
                 ids = await self.runtime.message_ids(self.session_id)
             except Exception as error:  # noqa: BLE001 - a read error is an error to the client, never an empty set
                 self._answer(self.prompts.history_failed(self._fault("reading the history", error)))
             else:
-                self._answer(self.prompts.learn(ids))
+                # Only what is read as the owner proves that an id is absent.
+                self._answer(self.prompts.history_failed(in_use, ids) if in_use else self.prompts.learn(ids))
+
+    async def _own(self) -> SessionInUse | None:
+        try:
+            await self.backend.own()
+        except SessionInUse as error:
+            return error
+        return None
 
     def learn(self, ids: set[str]) -> None:
         """A replay read the whole history as the owner."""

@@ -1,0 +1,29 @@
+"""Another live process owns the session: what is stored is still known to be stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from sayagain.identity import derive_message_id
+from sayagain.testing.fake_runtime import FakeStore
+from support_agent import serving
+from support_wire import WireError
+
+
+async def test_a_stored_key_is_answered_and_an_absent_one_is_an_error() -> None:
+    store = FakeStore()
+    async with serving(store) as first, serving(store) as second:
+        owner = await first.connect()
+        session_id = await owner.new()
+        message_id = await owner.prompt(session_id, "Hello", key="stored")
+        other = await second.connect()
+        await other.resume(session_id)
+        assert await other.prompt(session_id, "Hello", key="stored") == message_id
+        with pytest.raises(WireError) as caught:
+            await other.prompt(session_id, "Hello", key="absent")
+        assert caught.value.data == {"reason": "session_in_use"}
+        # What the owner stores meanwhile is found, and nothing was taken for absent for good.
+        late = await owner.prompt(session_id, "Hello", key="absent")
+        assert late == derive_message_id(session_id, "absent")
+        assert await other.prompt(session_id, "Hello", key="absent") == late
+    assert store.ids(session_id) == [message_id, late]
