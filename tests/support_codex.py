@@ -14,10 +14,10 @@ from uuid import uuid4
 
 import anyio
 import pytest
-from support_claude import AgentProcess, _Pipes
-from support_wire import wire_over
 
 from sayagain.testing.responses_api import ResponsesService
+from support_claude import AgentProcess, _Pipes
+from support_wire import wire_over
 
 __all__ = [
     "AgentProcess",
@@ -97,9 +97,9 @@ async def agent_process(env: Mapping[str, str], *arguments: str) -> AsyncIterato
 
 
 def rollout(env: Mapping[str, str], session_id: str) -> Path:
-    """The session's raw file."""
-    (path,) = Path(env["CODEX_HOME"]).glob(f"sessions/**/rollout-*-{session_id}*.jsonl")
-    return path
+    """The session's raw file: the newest, since a revert writes another one."""
+    paths = Path(env["CODEX_HOME"]).glob(f"sessions/**/rollout-*-{session_id}*.jsonl")
+    return max(paths, key=lambda path: path.stat().st_mtime_ns)
 
 
 def rows(env: Mapping[str, str], session_id: str) -> list[dict[str, Any]]:

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from support_codex import AgentProcess, agent_process, codex_environment, codex_folder
 
 from sayagain.testing.responses_api import ResponsesService, serve_responses
 from sayagain.testing.responses_script import Script
+from support_codex import AgentProcess, agent_process, codex_environment, codex_folder
 
 
 @pytest.fixture

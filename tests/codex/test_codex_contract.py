@@ -7,7 +7,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support_codex import codex_environment, rollout, stored_ids
 
 from sayagain.runtime import Runtime, RuntimeSession
 from sayagain.testing.contract import CHECKS, Behaviour, Check
@@ -15,6 +14,7 @@ from sayagain.testing.responses_api import ResponsesService, serve_responses
 from sayagain.testing.responses_script import Hold, Script, Step, Text, exec_command, spawn_agent
 from sayagain_codex.runtime import CodexRuntime
 from sayagain_codex.session import CodexSession
+from support_codex import codex_environment, rollout, stored_ids
 
 pytestmark = pytest.mark.real
 

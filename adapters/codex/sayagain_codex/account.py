@@ -8,6 +8,7 @@ from typing import Any
 from sayagain.errors import AuthRequired
 from sayagain_codex.app_server import AppServer
 from sayagain_codex.auth import signed_in
+from sayagain_codex.server import Servers
 
 __all__ = ["Account"]
 
@@ -15,15 +16,25 @@ __all__ = ["Account"]
 class Account:
     """What ``account/read`` last said, until Codex says that it changed."""
 
-    def __init__(self) -> None:
-        self._server: AppServer | None = None
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+        self._signed_in: AppServer | None = None
 
-    async def require(self, server: AppServer) -> None:
-        """Raise :class:`~sayagain.errors.AuthRequired` when Codex has no login and needs one."""
-        if self._server is not server:
+    async def require(self, server: AppServer) -> AppServer:
+        """The app-server that is signed in, as far as it needs to be; raises :class:`~sayagain.errors.AuthRequired`.
+
+        It may be another one: a login that was made in a terminal meanwhile is seen by a new process alone (measured),
+        and without a login this one can do nothing that its end would disturb.
+        """
+        if self._signed_in is server:
+            return server
+        if not signed_in(await self.read(server)):
+            await self._servers.restart(server)
+            server = await self._servers.get()
             if not signed_in(await self.read(server)):
                 raise AuthRequired("Not signed in to Codex")
-            self._server = server
+        self._signed_in = server
+        return server
 
     async def read(self, server: AppServer) -> Mapping[str, Any]:
         """The answer to ``account/read``."""
@@ -32,4 +43,4 @@ class Account:
 
     def changed(self) -> None:
         """Somebody signed in or out."""
-        self._server = None
+        self._signed_in = None

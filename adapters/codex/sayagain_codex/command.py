@@ -36,7 +36,8 @@ def thread_params(setup: SessionSetup) -> dict[str, Any]:
     """What ``thread/start``, ``thread/resume`` and ``thread/fork`` have in common.
 
     Model, policies and sandbox are left to Codex: a new thread has the user's configuration, a stored one what it had
-    (measured: both come back on a resume that names none).
+    (measured: both come back on a resume that names none). A stored thread keeps the instructions that were appended
+    when it was new, whatever a resume says; those that override are taken anew (measured).
     """
     params: dict[str, Any] = {
         "cwd": setup.cwd,

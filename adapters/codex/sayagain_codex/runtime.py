@@ -64,9 +64,9 @@ class CodexRuntime:
         self._env = dict(os.environ if env is None else env)
         self._stack = AsyncExitStack()
         self._sessions: WeakValueDictionary[str, CodexSession] = WeakValueDictionary()
-        self._account = Account()
         self._api_key: str | None = None
         self._logins: dict[str, _Login] = {}
+        self._account: Account
         self._patience: Patience
         self._servers: Servers
         self._tasks: anyio.abc.TaskGroup
@@ -75,6 +75,7 @@ class CodexRuntime:
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._patience = Patience.from_env(self._env)
         self._servers = Servers(self._env, self._patience, self._tasks, prepare=self._prepare, heard=self._heard)
+        self._account = Account(self._servers)
         return self
 
     async def __aexit__(
@@ -158,16 +159,14 @@ class CodexRuntime:
 
     async def new(self, setup: SessionSetup) -> CodexSession:
         """A new thread; it is on disk from its first prompt on (measured)."""
-        server = await self._servers.get()
-        await self._account.require(server)
+        server = await self._account.require(await self._servers.get())
         return await self._made(server, "thread/start", {}, setup)
 
     async def fork(self, session_id: str, setup: SessionSetup) -> CodexSession:
         """A copy of all that is stored, on disk at once."""
         if not is_thread_id(session_id):
             raise SessionNotFound(session_id)
-        server = await self._servers.get()
-        await self._account.require(server)
+        server = await self._account.require(await self._servers.get())
         try:
             return await self._made(server, "thread/fork", {"threadId": session_id, "excludeTurns": True}, setup)
         except AppServerError as error:
@@ -182,6 +181,11 @@ class CodexRuntime:
             made[0].adopt(server, result)
 
         body = {**params, **thread_params(setup)}
+        if "developerInstructions" in body:
+            # They would replace the user's own.
+            config = await server.request("config/read", {"cwd": setup.cwd})
+            own: str | None = config["config"].get("developer_instructions")
+            body["developerInstructions"] = "\n\n".join(filter(None, (own, body["developerInstructions"])))
         try:
             await server.request(method, body, patience=self._patience.long, on_answer=take)
             await made[0].own()

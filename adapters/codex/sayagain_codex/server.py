@@ -92,13 +92,22 @@ class Servers:
             self._server = await self._start()
             return self._server
 
-    async def stop(self) -> None:
-        """End the process in order; the next :meth:`get` starts another."""
+    async def restart(self, server: AppServer) -> None:
+        """End this process in order, unless another one has taken its place; the next :meth:`get` starts another."""
         async with self._lock:
-            server, self._server = self._server, None
-            if server is not None:
-                await server.finish()
-                await server.gone.wait()
+            if self._server is server:
+                await self._finish()
+
+    async def stop(self) -> None:
+        """End the process in order."""
+        async with self._lock:
+            await self._finish()
+
+    async def _finish(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            await server.finish()
+            await server.gone.wait()
 
     async def _start(self) -> AppServer:
         executable = find_executable(self._env)

@@ -417,9 +417,8 @@ class CodexSession:
     async def _ready(self, message_id: str) -> AppServer:
         """Everything that has to be so before the message is written."""
         await self.own()
-        while (server := self._server) is None:
+        while (server := self._server) is None or await self._account.require(server) is not server:
             await self.own()
-        await self._account.require(server)
         while self._turns.active and self._server is server and self._unwritten == message_id:
             # Codex began to work by itself: the message would become a steer.
             await self._word.wait()

@@ -1,0 +1,172 @@
+"""Faults around a prompt, in front of the real Codex (design section 5)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from contextlib import suppress
+
+import anyio
+import pytest
+
+from sayagain.testing.responses_api import ResponsesService
+from sayagain.testing.responses_script import Hold, Script, Step, Text
+from support_codex import AgentProcess, agent_process, codex_pids, rollout, rows, stored_ids
+from support_wire import WireError, entities, prompt_params
+
+pytestmark = pytest.mark.real
+
+
+async def test_a_ghost_is_taken_back_before_the_retry(
+    agent: AgentProcess, service: ResponsesService, env: dict[str, str], cwd: str
+) -> None:
+    """A death between Codex's two writes: the model would see the prompt, and no item has its id."""
+    session_id = await agent.wire.new(cwd)
+    first = await agent.wire.prompt(session_id, "First", key="1")
+    await agent.wire.idle(session_id)
+    second = await agent.wire.prompt(session_id, "Ghostly", key="2")
+    await agent.wire.idle(session_id, 2)
+    await agent.kill()
+    path = rollout(env, session_id)
+    kept = rows(env, session_id)
+    end = next(n for n, row in enumerate(kept) if row["payload"].get("item", {}).get("client_id") == second)
+    path.write_text("".join(json.dumps(row) + "\n" for row in kept[:end]), encoding="utf-8")
+    for database in path.parents[4].glob("thread_history_1.sqlite*"):
+        database.unlink()
+    assert "Ghostly" in path.read_text(encoding="utf-8")
+    async with agent_process(env) as again:
+        await again.wire.initialize()
+        await again.wire.resume(session_id, cwd, replay=True)
+        assert list(entities(again.wire.updates(session_id)).values()) == ["First", "Done."]
+        assert await again.wire.prompt(session_id, "Ghostly", key="2") == second
+        await again.wire.idle(session_id, 2)
+    assert service.occurrences("Ghostly") == 1
+    async with agent_process(env) as last:
+        await last.wire.initialize()
+        await last.wire.resume(session_id, cwd, replay=True)
+        users = [update["messageId"] for update in last.wire.updates(session_id, "user_message")]
+        assert users == [first, second]
+
+
+@pytest.mark.parametrize("whom", ["agent", "codex", "both"])
+async def test_a_kill_right_after_the_prompt_was_sent(
+    agent: AgentProcess, service: ResponsesService, env: dict[str, str], cwd: str, whom: str
+) -> None:
+    """Whatever the moment hits, the retry lands once, and the model reads it once."""
+    session_id = await agent.wire.new(cwd)
+    await agent.wire.prompt(session_id, "First", key="1")
+    await agent.wire.idle(session_id)
+    (codex,) = codex_pids(env)
+    request = await agent.wire.begin("session/prompt", prompt_params(session_id, "Once only", "2"))
+    if whom != "agent":
+        os.kill(codex, signal.SIGKILL)
+    if whom != "codex":
+        await agent.kill()
+        async with agent_process(env) as again:
+            await again.wire.initialize()
+            await again.wire.resume(session_id, cwd)
+            message_id = await again.wire.prompt(session_id, "Once only", key="2")
+            assert message_id == await again.wire.prompt(session_id, "Once only", key="2")
+            # What was stored before the kill has no turn any more.
+            await again.wire.prompt(session_id, "Last", key="3")
+            await again.wire.until(lambda: "idle:end_turn" in again.wire.states(session_id))
+            assert await again.close() == 0
+    else:
+        with suppress(WireError):
+            await agent.wire.answer(request)
+        message_id = await agent.wire.prompt(session_id, "Once only", key="2")
+        await agent.wire.prompt(session_id, "Last", key="3")
+        assert await agent.close() == 0
+    assert stored_ids(env, session_id).count(message_id) == 1
+    assert service.occurrences("Once only") == 1
+    assert codex_pids(env) == []
+
+
+async def test_a_codex_that_hangs_is_ended_and_the_prompt_is_answered(
+    env: dict[str, str], service: ResponsesService, cwd: str
+) -> None:
+    async with agent_process({**env, "SAYAGAIN_PATIENCE": "1"}) as agent:
+        await agent.wire.initialize()
+        session_id = await agent.wire.new(cwd)
+        first = await agent.wire.prompt(session_id, "First", key="1")
+        await agent.wire.idle(session_id)
+        (codex,) = codex_pids(env)
+        os.kill(codex, signal.SIGSTOP)
+        with pytest.raises(WireError) as caught:
+            await agent.wire.prompt(session_id, "Second", key="2")
+        assert caught.value.data == {"reason": "runtime_died"}
+        second = await agent.wire.prompt(session_id, "Second", key="2")
+        await agent.wire.idle(session_id, 2)
+    assert stored_ids(env, session_id) == [first, second]
+    assert service.count("Second") == 1
+
+
+async def test_two_agents_on_one_session_one_of_them_prompts(
+    agent: AgentProcess, service: ResponsesService, env: dict[str, str], cwd: str
+) -> None:
+    session_id = await agent.wire.new(cwd)
+    first = await agent.wire.prompt(session_id, "First", key="1")
+    await agent.wire.idle(session_id)
+    async with agent_process(env) as other:
+        await other.wire.initialize()
+        await other.wire.resume(session_id, cwd, replay=True)
+        assert list(entities(other.wire.updates(session_id)).values()) == ["First", "Done."]
+        with pytest.raises(WireError) as caught:
+            await other.wire.prompt(session_id, "First", key="1")
+        assert caught.value.data == {"reason": "session_in_use"}
+        await agent.wire.request("session/close", {"sessionId": session_id})
+        assert await other.wire.prompt(session_id, "First", key="1") == first
+        second = await other.wire.prompt(session_id, "Second", key="2")
+        await other.wire.until(lambda: "idle:end_turn" in other.wire.states(session_id))
+        assert await other.close() == 0
+    assert stored_ids(env, session_id) == [first, second]
+    assert service.count("First") == 1
+
+
+async def test_what_two_sessions_do_is_told_apart_in_one_process(
+    service: ResponsesService, script: Script, agent: AgentProcess, env: dict[str, str], cwd: str
+) -> None:
+    script.steps = [
+        Step("Work A", [[Text("A begins "), Hold("a"), Text("and A ends.")]]),
+        Step("Work B", [[Text("B begins "), Hold("b"), Text("and B ends.")]]),
+    ]
+    sessions = [await agent.wire.new(cwd) for _ in range(2)]
+    for session_id, text in zip(sessions, ("Work A", "Work B"), strict=True):
+        await agent.wire.prompt(session_id, text)
+    await service.held("a")
+    await service.held("b")
+    assert len(codex_pids(env)) == 1
+    service.release("b")
+    await agent.wire.idle(sessions[1])
+    assert list(entities(agent.wire.updates(sessions[1])).values()) == ["Work B", "B begins and B ends."]
+    (codex,) = codex_pids(env)
+    os.kill(codex, signal.SIGKILL)
+    await agent.wire.idle(sessions[0])
+    # Its work was the only one under way.
+    assert agent.wire.states(sessions[0]) == ["running", "idle:error"]
+    assert agent.wire.states(sessions[1]) == ["running", "idle:end_turn"]
+    service.release("a")
+    for session_id in sessions:
+        await agent.wire.prompt(session_id, "Go on")
+    await agent.wire.idle(sessions[0], 2)
+    await agent.wire.idle(sessions[1], 2)
+
+
+async def test_closing_a_session_frees_it_and_ends_its_work(
+    service: ResponsesService, script: Script, agent: AgentProcess, env: dict[str, str], cwd: str
+) -> None:
+    script.steps = [Step("Long work", [[Text("I begin "), Hold("work"), Text("and end.")]])]
+    session_id, other = await agent.wire.new(cwd), await agent.wire.new(cwd)
+    await agent.wire.prompt(session_id, "Long work", key="1")
+    await service.held("work")
+    await agent.wire.request("session/close", {"sessionId": session_id})
+    assert agent.wire.states(session_id) == ["running", "idle:cancelled"]
+    service.release("work")
+    await agent.wire.prompt(other, "Go on")
+    async with agent_process(env) as second:
+        await second.wire.initialize()
+        await second.wire.resume(session_id, cwd)
+        with anyio.fail_after(10):
+            await second.wire.prompt(session_id, "Go on", key="2")
+        assert await second.close() == 0
