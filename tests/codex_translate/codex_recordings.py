@@ -10,25 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from sayagain.runtime import HistoryEntry, RuntimeEvent
+from sayagain_codex.app_server import AppServerError
 from sayagain_codex.history import history
 from sayagain_codex.translate.live import LiveTranslator
 
-__all__ = ["FIXTURES", "Recording", "StoredClient", "StoredError", "recordings"]
+__all__ = ["FIXTURES", "Recording", "StoredClient", "recordings"]
 
 FIXTURES = Path(
     os.environ.get("SAYAGAIN_CODEX_RECORDINGS") or Path(__file__).resolve().parents[2] / "fixtures" / "codex"
 )
 """Where the recordings are; ``SAYAGAIN_CODEX_RECORDINGS`` names others, to look at new ones before they are kept."""
-
-
-class StoredError(Exception):
-    """An error of the app-server, with the attributes that the adapter's own has."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(code, message)
-        self.code = code
-        self.message = message
-        self.data = None
 
 
 class StoredClient:
@@ -47,12 +38,12 @@ class StoredClient:
             recorded = exchange["params"]
             if exchange["method"] == method and all(recorded.get(name) == params.get(name) for name in names):
                 if "error" in exchange:
-                    raise StoredError(exchange["error"]["code"], exchange["error"]["message"])
+                    raise AppServerError(exchange["error"]["code"], exchange["error"]["message"])
                 result = exchange["result"]
                 if params.get("sortDirection") == "desc":
                     result = {**result, "data": result["data"][::-1], "nextCursor": None}
                 return result
-        raise StoredError(-32600, f"not recorded: {method}")
+        raise AppServerError(-32600, f"not recorded: {method}")
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codex_translate.codex_folding import updates_of
-from codex_translate.codex_recordings import Recording, StoredError, recordings
+from codex_translate.codex_recordings import Recording, recordings
 from sayagain.errors import HistoryUnreadable
 from sayagain.runtime import HistoryEntry, RuntimeEvent
+from sayagain_codex.app_server import AppServerError
 from sayagain_codex.history import history
 from sayagain_codex.translate import approvals
 from sayagain_codex.translate.live import LiveTranslator
@@ -78,7 +79,7 @@ class BrokenClient:
                 for _ in range(self._chance.randrange(4)):
                     result = broken(result, self._chance)
                 return {**result, "nextCursor": None} if isinstance(result, dict) else result
-        raise StoredError(self._chance.choice([-32601, -32600]), "no")
+        raise AppServerError(self._chance.choice([-32601, -32600]), "no")
 
 
 @needs_recordings

@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from codex_translate.codex_recordings import StoredError
 from sayagain.errors import HistoryUnreadable, RuntimeDied
 from sayagain.runtime import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
+from sayagain_codex.app_server import AppServerError
 from sayagain_codex.history import history, message_ids
 
 ROOT = "root"
@@ -73,7 +73,7 @@ class Store:
             case "thread/items/list":
                 assert (params["limit"], params["sortDirection"]) == (100, "asc")
                 if self.legacy:
-                    raise StoredError(-32601, "thread/items/list is not supported")
+                    raise AppServerError(-32601, "thread/items/list is not supported")
                 rows: list[Any] = [
                     {"turnId": item.get("turn", "t"), "item": item} if isinstance(item, dict) else item
                     for item in self.page(thread_id, start, 100)
@@ -182,7 +182,7 @@ async def test_a_session_that_was_never_prompted_is_empty() -> None:
     store = Store(root=[])
     store.legacy = True
     message = "thread root is not materialized yet; thread/turns/list is unavailable before first user message"
-    store.failures["thread/turns/list", None] = StoredError(-32600, message)
+    store.failures["thread/turns/list", None] = AppServerError(-32600, message)
     assert await read(store) == []
     assert await message_ids(store, ROOT) == set()
 
@@ -190,7 +190,7 @@ async def test_a_session_that_was_never_prompted_is_empty() -> None:
 @pytest.mark.parametrize("cursor", [None, "100"])
 async def test_an_error_is_never_an_empty_history(cursor: str | None) -> None:
     store = Store(root=[user(number) for number in range(150)])
-    store.failures["thread/items/list", cursor] = StoredError(-32603, "rollout is empty")
+    store.failures["thread/items/list", cursor] = AppServerError(-32603, "rollout is empty")
     with pytest.raises(HistoryUnreadable, match="rollout is empty"):
         await read(store)
     with pytest.raises(HistoryUnreadable):
@@ -309,7 +309,7 @@ async def test_a_child_that_works_here_is_left_alone_and_runs() -> None:
 
 async def test_a_child_that_cannot_be_read_is_a_gap() -> None:
     store = Store(root=[spawn("kid"), agent(1)], kid=[])
-    store.failures["thread/items/list kid", None] = StoredError(-32600, "thread not loaded: kid")
+    store.failures["thread/items/list kid", None] = AppServerError(-32600, "thread not loaded: kid")
     assert shape(await read(store)) == [
         "root starts root.kid",
         "root.kid lacks 1",
@@ -321,6 +321,6 @@ async def test_a_child_that_cannot_be_read_is_a_gap() -> None:
 
 async def test_a_server_without_lists_of_children_is_read_all_the_same() -> None:
     store = Store(root=[spawn("kid")], kid=[agent(1)])
-    store.failures["thread/list", None] = StoredError(-32601, "experimental")
-    store.failures["thread/resume", None] = StoredError(-32600, "no rollout found")
+    store.failures["thread/list", None] = AppServerError(-32601, "experimental")
+    store.failures["thread/resume", None] = AppServerError(-32600, "no rollout found")
     assert "root.kid agent_message" in shape(await read(store))

@@ -7,6 +7,7 @@ next one is fetched while the one before is translated.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -19,8 +20,11 @@ from sayagain.errors import HistoryUnreadable
 from sayagain.identity import child_session_id
 from sayagain.protocol.loose import Json, as_list, as_mapping, as_text
 from sayagain.runtime import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
+from sayagain_codex.app_server import AppServerError
 from sayagain_codex.translate import subagents
 from sayagain_codex.translate.items import item_updates, user_message_id
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["Client", "history", "message_ids"]
 
@@ -37,7 +41,7 @@ class Client(Protocol):
     """The app-server, as far as history needs it."""
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Any:
-        """The result of a request; raises an error with ``code`` and ``message`` when the app-server answers one."""
+        """The result of a request; raises :class:`~sayagain_codex.app_server.AppServerError` when it is an error."""
         ...
 
 
@@ -117,14 +121,14 @@ class _Pages:
         if not self._by_turns:
             try:
                 return self._items(await self._list("thread/items/list", cursor, {}))
-            except Exception as error:
-                if not _answered(error) or getattr(error, "code", None) != _UNSUPPORTED or cursor is not None:
+            except AppServerError as error:
+                if error.rpc_code != _UNSUPPORTED or cursor is not None:
                     raise _unreadable(error) from error
                 self._by_turns = True
         try:
             return self._turns(await self._list("thread/turns/list", cursor, {"itemsView": "full"}))
-        except Exception as error:
-            if "not materialized" in str(getattr(error, "message", "")):
+        except AppServerError as error:
+            if "not materialized" in error.message:
                 return _Page((), 0, None)  # nothing was ever prompted here
             raise _unreadable(error) from error
 
@@ -135,7 +139,7 @@ class _Pages:
             params = {"itemsView": "notLoaded", "sortDirection": "desc"}
             try:
                 result = await self._list("thread/turns/list", cursor, params)
-            except Exception as error:
+            except AppServerError as error:
                 raise _unreadable(error) from error
             for turn in map(as_mapping, as_list(result.get("data"))):
                 if turn.get("id") == turn_id:
@@ -252,10 +256,8 @@ class _Session:
                 return
             await self._client.request("thread/resume", {"threadId": thread_id, "excludeTurns": True})
             await self._client.request("thread/unsubscribe", {"threadId": thread_id})
-        except Exception as error:
-            if not _answered(error):
-                raise
-            # What is listed is given all the same.
+        except AppServerError as error:
+            logger.debug("a subagent's thread was not resumed; what is listed is given all the same: %s", error)
 
     async def _listed(self) -> _Children:
         """The session's subagents as Codex lists them; none where it cannot."""
@@ -268,9 +270,8 @@ class _Session:
                     request["cursor"] = cursor
                 try:
                     result = as_mapping(await self._client.request("thread/list", request))
-                except Exception as error:
-                    if not _answered(error):
-                        raise
+                except AppServerError as error:
+                    logger.debug("subagents were not listed: %s", error)
                     break
                 for thread in map(as_mapping, as_list(result.get("data"))):
                     found = subagents.named_in_thread(thread)
@@ -393,13 +394,5 @@ class _Fetched:
         return self.page
 
 
-def _answered(error: Exception) -> bool:
-    """Whether the app-server answered with an error, other than that it could not answer."""
-    return isinstance(getattr(error, "message", None), str) and isinstance(getattr(error, "code", None), int)
-
-
-def _unreadable(error: Exception) -> Exception:
-    """An answer of the app-server as our error; anything else (it died) is what it is."""
-    if not _answered(error):
-        return error
-    return HistoryUnreadable(f"Codex cannot read the session: {getattr(error, 'message', '')}".rstrip(": "))
+def _unreadable(error: AppServerError) -> HistoryUnreadable:
+    return HistoryUnreadable(f"Codex cannot read the session: {error.message}")

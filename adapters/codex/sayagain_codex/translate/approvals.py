@@ -58,7 +58,7 @@ def request(
 
     ``session_id`` is that of the request's thread. ``item`` is the open item that it is about
     (:meth:`LiveTranslator.item_of <sayagain_codex.translate.live.LiveTranslator.item_of>`). ``capabilities`` are the
-    client's.
+    client's; without them it is taken to have every mode of elicitation.
     """
     match method:
         case "item/commandExecution/requestApproval":
@@ -70,9 +70,9 @@ def request(
         case "mcpServer/elicitation/request" if _is_tool_approval(params):
             return _PERMISSION, _mcp_tool(session_id, params, item, cwd)
         case "mcpServer/elicitation/request":
-            return elicitations.mcp_request(session_id, params, capabilities or {})
+            return elicitations.mcp_request(session_id, params, capabilities)
         case "item/tool/requestUserInput":
-            return elicitations.input_request(session_id, params, capabilities or {})
+            return elicitations.input_request(session_id, params, capabilities)
         case _:
             return None
 
@@ -267,6 +267,8 @@ def _mcp_options(params: Json) -> list[Block]:
 
 def _mcp_tool(session_id: str, params: Json, item: Json | None, cwd: str) -> Block:
     call = _call(item, cwd)
+    if call is not None:
+        del call["status"]  # the request names no item, so nothing would tell that it runs again
     title = f"Allow {call['title']}?" if call else f"Allow a tool of {as_text(params.get('serverName'))}?"
     return _ask(session_id, title, params, _mcp_options(params), call)
 

@@ -27,8 +27,8 @@ _LIMITS: Final[Mapping[str, Mapping[str, type | tuple[type, ...]]]] = {
 }
 
 
-def _can(capabilities: Mapping[str, Any], mode: str) -> bool:
-    return as_mapping(capabilities.get("elicitation")).get(mode) is not None
+def _can(capabilities: Mapping[str, Any] | None, mode: str) -> bool:
+    return capabilities is None or as_mapping(capabilities.get("elicitation")).get(mode) is not None
 
 
 # The model's questions
@@ -41,7 +41,7 @@ def _questions(params: Json) -> list[Json]:
 
 
 def input_request(
-    session_id: str, params: Json, capabilities: Mapping[str, Any]
+    session_id: str, params: Json, capabilities: Mapping[str, Any] | None
 ) -> tuple[str, Mapping[str, Any]] | None:
     """The form for ``item/tool/requestUserInput``; a permission request for one choice where there are no forms."""
     questions = _questions(params)
@@ -125,7 +125,9 @@ def _choice(session_id: str, questions: Sequence[Json]) -> tuple[str, Mapping[st
 # MCP servers' elicitations
 
 
-def mcp_request(session_id: str, params: Json, capabilities: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+def mcp_request(
+    session_id: str, params: Json, capabilities: Mapping[str, Any] | None
+) -> tuple[str, Mapping[str, Any]] | None:
     """The ``elicitation/create`` for one of an MCP server; ``None`` for modes that the client doesn't have."""
     server, message = as_text(params.get("serverName")), as_text(params.get("message"))
     ask: Block = {"sessionId": session_id, "message": message or f"{server or 'An MCP server'} asks for input"}
