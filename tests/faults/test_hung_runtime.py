@@ -24,7 +24,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.mark.parametrize("name", ["looked_up_before_submitting", "submitted_not_read", "during_the_turn"])
+@pytest.mark.parametrize("name", ["looked_up_before_submitting", "submitted_not_read"])
 async def test_the_adapter_ends_soon_beside_a_runtime_that_hangs(name: str) -> None:
     point = POINTS[name]
     async with rig() as run, prepared(run, point) as (case, agent):

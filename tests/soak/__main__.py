@@ -46,7 +46,10 @@ def main() -> int:
             for seed in range(options.seed, options.seed + options.runs):
                 tasks.start_soon(one, seed)
 
-    anyio.run(run_all)
+    try:
+        anyio.run(run_all)
+    except KeyboardInterrupt:
+        print("interrupted")
     return report(results, options.seed, options.only, time.monotonic() - started)
 
 

@@ -76,18 +76,22 @@ class _Run:
     async def _live(self, agent: Agent, phase: Phase) -> None:
         if phase.answers_asks:
             agent.wire.handle("session/request_permission", _allow)
-        done = anyio.Event()
+        attached, done = anyio.Event(), anyio.Event()
 
         async def steps() -> None:
             with suppress(*GONE, _Ended):
                 await self._attach(agent, replay=phase.replay)
+                attached.set()
                 for step in phase.steps:
                     await self._step(agent, step)
+            attached.set()
             done.set()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(steps)
             waited = 0.0
+            if not phase.early:
+                await attached.wait()
             for strike_ in phase.strikes:
                 with anyio.move_on_after(strike_.after - waited):
                     await done.wait()

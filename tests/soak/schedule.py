@@ -51,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Strike:
-    """``after`` so many seconds of the process's life, or when its steps are done."""
+    """``after`` so many seconds, or sooner when the steps are done."""
 
     fault: str
     after: float
@@ -59,8 +59,11 @@ class Strike:
 
 @dataclass(frozen=True)
 class Phase:
-    """The life of one agent process: the last strike ends it."""
+    """The life of one agent process: the last strike ends it. Their time counts from the moment that the session is
+    active, or from the start of the process (``early``), so that a busy machine does not move them all into the start.
+    """
 
+    early: bool
     replay: bool
     steps: Sequence[Step]
     strikes: Sequence[Strike]
@@ -102,11 +105,11 @@ def _phase(rng: random.Random, prompts: list[Prompt]) -> Phase:
             # Mostly what was sent last.
             steps.append(Step(name, max(0, len(prompts) - 1 - int(rng.expovariate(1))), round(rng.uniform(0, 0.3), 3)))
     end = rng.choices(list(ENDS), list(ENDS.values()))[0]
-    strikes = [Strike(end, round(rng.uniform(0.1, 3.5), 3))]
+    strikes = [Strike(end, round(rng.uniform(0, 2), 3))]
     if rng.random() < 0.4:
         fault = "stop_runtime" if rng.random() < 0.2 else "kill_runtime"
         strikes.insert(0, Strike(fault, round(strikes[0].after * rng.random(), 3)))
-    return Phase(rng.random() < 0.6, steps, strikes, rng.random() < 0.8)
+    return Phase(rng.random() < 0.2, rng.random() < 0.6, steps, strikes, rng.random() < 0.8)
 
 
 def _prompt(rng: random.Random, number: int) -> Prompt:
