@@ -24,6 +24,7 @@ Entities = dict[tuple[str, str, str], dict[str, Any]]
 _MESSAGES = {"user_message", "agent_message", "agent_thought"}
 _PATCHED = {
     "tool_call_update": ("tool_call", "toolCallId"),
+    "terminal_update": ("terminal", "terminalId"),
     "compaction_update": ("compaction", "compactionId"),
     "subagent_update": ("subagent", "sessionId"),
 }

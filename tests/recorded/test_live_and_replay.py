@@ -61,8 +61,8 @@ def test_every_entity_is_the_same(recording: Recording, tmp_path: Path) -> None:
 @every_recording
 def test_entities_keep_their_order_within_a_session(recording: Recording, tmp_path: Path) -> None:
     live, replayed = fold_live(recording.live()), fold_history(recording.replayed(tmp_path))
-    # A child's announcement and a plan have no place in the timeline.
-    shared = {key for key in live.keys() & replayed.keys() if key[1] not in ("subagent", "plan")}
+    # A child's announcement, a plan and a terminal, which its call shows, have no place in the timeline.
+    shared = {key for key in live.keys() & replayed.keys() if key[1] not in ("subagent", "plan", "terminal")}
     for session_id in {key[0] for key in shared}:
         assert [k for k in live if k in shared and k[0] == session_id] == [
             k for k in replayed if k in shared and k[0] == session_id

@@ -79,7 +79,7 @@ def read(path: Path, *, live: bool = False) -> list[HistoryEntry]:
 
 
 def shown(entries: Iterable[HistoryEntry]) -> list[str]:
-    """What is replayed, one word for each: the id of a message or call, or the kind of the entry."""
+    """What is replayed, one word for each but terminals: the id of a message or call, or the kind of the entry."""
     words: list[str] = []
     for entry in entries:
         update = entry.update if isinstance(entry, HistoryUpdate | UserTurn) else None
@@ -87,6 +87,8 @@ def shown(entries: Iterable[HistoryEntry]) -> list[str]:
             if not isinstance(entry, UserTurn | HistoryUpdate):
                 words.append(type(entry).__name__)
             continue
+        if update["sessionUpdate"] == "terminal_update":
+            continue  # its call, which follows, stands for it
         named = next((update[key] for key in ("messageId", "toolCallId", "compactionId") if key in update), "")
         words.append(named or update["sessionUpdate"])
     return words

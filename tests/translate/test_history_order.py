@@ -73,7 +73,7 @@ def test_a_result_that_comes_after_the_next_prompt_is_a_patch(tmp_path: Path) ->
         "sessionUpdate": "tool_call_update",
         "toolCallId": "t1",
         "status": "failed",
-        "content": [],
+        "content": [{"type": "terminal", "terminalId": "t1"}],
     }
 
 
@@ -211,7 +211,9 @@ def test_a_missing_child_is_announced_and_its_gap_is_known(tmp_path: Path) -> No
     structured = {"status": "async_launched", "agentId": "zz", "isAsync": True}
     rows = [answer("m1", agent("t1", "lost")), result("t1", "Async agent launched successfully.", structured)]
     entries = read(store(tmp_path, rows))
-    assert shown(entries) == ["t1", "ChildStarts", "Unreadable", "HistoryEnds", "t1"]
+    assert shown(entries) == ["t1", "ChildStarts", "Unreadable", "HistoryEnds", "t1", "t1"]
+    # Nothing tells how it ended, and it runs no more.
+    assert [update.get("status") for update in updates(entries, "t1")] == [None, "in_progress", "failed"]
     assert isinstance(entries[1], ChildStarts)
     assert entries[1].update["title"] == "lost"
     assert entries[3] == HistoryEnds(f"{SESSION}.zz")

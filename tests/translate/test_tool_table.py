@@ -62,26 +62,16 @@ def words(update: dict[str, Any]) -> list[str]:
     return [item["content"]["text"] for item in update["content"]]
 
 
-def test_a_command_shows_its_output_and_its_exit_code() -> None:
-    structured = {"stdout": "out\n", "stderr": "err", "interrupted": False}
-    assert words(finish("Bash", {}, result("t1", "out\nerr", structured))) == ["```console\nout\nerr\n```"]
-    failed = finish("Bash", {}, result("t1", "Exit code 3\nout", "Error: Exit code 3\nout", is_error=True))
-    assert (failed["status"], words(failed)) == ("failed", ["```console\nout\n```", "Exit code 3"])
-    stopped = finish("Bash", {}, result("t1", "out", structured | {"interrupted": True}))
-    assert stopped["status"] == "cancelled"
-
-
 def test_output_that_quotes_the_harness_stays() -> None:
     quoted = "(Bash completed with no output)\n<system-reminder>x</system-reminder>"
-    shown = finish("Bash", {}, result("t1", quoted, {"stdout": quoted, "stderr": ""}))
-    assert words(shown) == [f"```console\n{quoted}\n```"]
+    assert words(finish("WebFetch", {}, result("t1", quoted, {"result": quoted}))) == [quoted]
     refusal = "The user doesn't want to proceed with this tool use."
     assert finish("Bash", {}, result("t1", refusal, {"stdout": refusal, "stderr": ""}))["status"] == "completed"
 
 
 def test_a_fence_cannot_be_closed_by_what_is_in_it() -> None:
-    [shown] = words(finish("Bash", {}, result("t1", "x", {"stdout": "````\nx", "stderr": ""})))
-    assert shown == "`````console\n````\nx\n`````"
+    [shown] = words(finish("Grep", {}, result("t1", "x", {"content": "````\nx"})))
+    assert shown == "`````\n````\nx\n`````"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +85,7 @@ def test_a_fence_cannot_be_closed_by_what_is_in_it() -> None:
 )
 def test_words_for_the_model_are_no_output(note: str) -> None:
     # Without a structured result: so are the results of subagents' calls stored.
-    assert finish("Bash", {}, result("t1", note))["content"] == []
+    assert finish("Unheard", {}, result("t1", note))["content"] == []
 
 
 def test_reminders_behind_a_result_are_cut_off() -> None:
@@ -130,7 +120,7 @@ def test_a_large_output_shows_its_beginning() -> None:
         "<persisted-output>\nOutput too large (9KB). Full output saved to: /x/y.txt\n\n"
         "Preview (first 2KB):\n1\n2\n...\n</persisted-output>"
     )
-    assert words(finish("Bash", {}, result("t1", framed))) == ["```console\n1\n2\n```"]
+    assert words(finish("Grep", {}, result("t1", framed))) == ["```\n1\n2\n```"]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +136,7 @@ def test_a_large_output_shows_its_beginning() -> None:
 def test_calls_that_were_stopped_show_nothing_of_the_reason_given_to_the_model(
     row: dict[str, Any], status: str
 ) -> None:
-    assert finish("Bash", {}, row) == {
+    assert finish("WebSearch", {}, row) == {
         "sessionUpdate": "tool_call_update",
         "toolCallId": "t1",
         "status": status,

@@ -7,7 +7,7 @@ Here is what touches files: which transcripts there are, and what cannot be read
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,12 @@ from typing import Final
 from sayagain.errors import HistoryUnreadable
 from sayagain.identity import child_session_id
 from sayagain.runtime import ChildStarts, HistoryEnds, HistoryEntry, Unreadable
+from sayagain_claude.tails import stored_output
 from sayagain_claude.transcripts.paths import SubagentFiles, list_subagents
 from sayagain_claude.transcripts.reader import Damaged, read_rows
 from sayagain_claude.translate import subagents
-from sayagain_claude.translate.blocks import Block, Json, as_mapping, as_text
+from sayagain_claude.translate.blocks import Block, Json, as_mapping, as_text, plain_text
+from sayagain_claude.translate.results import ToolResult
 from sayagain_claude.translate.stored import StoredTranslator
 
 __all__ = ["history"]
@@ -29,20 +31,25 @@ _BATCH: Final = 256
 """Entries in the first batch and in those after it: few enough for the first one to come quickly, enough to make the
 hand-over between threads cheap."""
 
+_WRITTEN_TO: Final = "Output is being written to: "
+
 _MAX_DEPTH: Final = 32
 """Depth of nested subagents; the CLI itself stops far earlier, a damaged meta file may not."""
 
 
-def history(path: Path, session_id: str, *, live: bool, cwd: str | None = None) -> Iterator[list[HistoryEntry]]:
+def history(
+    path: Path, session_id: str, *, live: bool, cwd: str | None = None, running: Set[str] = frozenset()
+) -> Iterator[list[HistoryEntry]]:
     """All that is stored of a session, in batches, oldest first.
 
-    ``live`` keeps unfinished tool calls and children running, else they failed or are idle. ``cwd`` is what paths in
+    ``running`` are tasks whose output clients are being told already; it is left out. ``live`` keeps unfinished tool
+    calls and children running, else they failed or are idle. ``cwd`` is what paths in
     titles are relative to; the first row's by default. Raises :class:`~sayagain.errors.HistoryUnreadable`, also after
     batches were given: those are then not the whole.
     """
     batch: list[HistoryEntry] = []
     size = _FIRST_BATCH
-    for entry in _Session(path, session_id, live, cwd or "").read():
+    for entry in _Session(path, session_id, live, cwd or "", running).read():
         batch.append(entry)
         if len(batch) >= size:
             yield batch
@@ -62,7 +69,8 @@ class _Child:
 class _Session:
     """What all transcripts of one session share: its children, by the call that started them."""
 
-    def __init__(self, path: Path, session_id: str, live: bool, cwd: str) -> None:
+    def __init__(self, path: Path, session_id: str, live: bool, cwd: str, running: Set[str]) -> None:
+        self._running = running
         self._path = path
         self._session_id = session_id
         self._live = live
@@ -88,6 +96,18 @@ class _Session:
     def is_given(self, agent_id: str) -> bool:
         """See :class:`~sayagain_claude.translate.stored.Children`."""
         return agent_id in self._given
+
+    def output(self, task_id: str, result: ToolResult) -> Block | None:
+        """See :class:`~sayagain_claude.translate.stored.Children`: from its file, until the temporary files go."""
+        if task_id in self._running:
+            return None
+        # The model is told the path: only one that the CLI gives to this very task is looked at.
+        name = f"/{self._session_id}/tasks/{task_id}.output"
+        before, found, _ = plain_text(result.content).partition(name)
+        start = before.rfind(_WRITTEN_TO)
+        if not found or start < 0 or "\n" in before[start:]:
+            return None
+        return stored_output(Path(before[start + len(_WRITTEN_TO) :] + name)) or None
 
     def entries(self, agent_id: str, parent_id: str, call: Json | None) -> Iterator[HistoryEntry]:
         """See :class:`~sayagain_claude.translate.stored.Children`."""

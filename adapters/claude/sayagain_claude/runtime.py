@@ -161,7 +161,8 @@ class ClaudeRuntime:
     async def history(self, session_id: str, *, live: bool) -> AsyncIterator[HistoryEntry]:
         """Streamed from the raw transcript, a batch of entries at a time."""
         path = await self._path(session_id)
-        batches = history(path, session_id, live=live)
+        running = frozenset(t for s in self._sessions if s.session_id == session_id for t in s.running_tasks())
+        batches = history(path, session_id, live=live, running=running)
         while (batch := await anyio.to_thread.run_sync(next, batches, None)) is not None:
             for entry in batch:
                 yield entry

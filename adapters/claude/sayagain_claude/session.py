@@ -106,6 +106,8 @@ class ClaudeSession:
         self._withdrawing: set[str] = set()
         self._closed = False
         self._send_events, self._receive_events = anyio.create_memory_object_stream[RuntimeEvent](EVENTS)
+        # The background list is known from the beginning: a resume tells it too (UPD-8).
+        self._send_events.send_nowait(self._beside.stamped(Foreground(session_id, "idle")))
 
     @property
     def session_id(self) -> str:
@@ -122,13 +124,13 @@ class ClaudeSession:
                     self._beside.taken(event)
                 yield event
 
-    def snapshot(self) -> Sequence[Mapping[str, Any]]:
-        """Title, usage and commands as last reported."""
     @property
     def models(self) -> Sequence[Mapping[str, Any]]:
         """The models that the CLI offers; none before it has started."""
         return self._options.models
 
+    def snapshot(self) -> Sequence[Mapping[str, Any]]:
+        """Title, usage and commands as last reported."""
         return [*self._latest.values(), *self._beside.snapshot()]
 
     def running_tasks(self) -> Sequence[str]:
@@ -173,9 +175,9 @@ class ClaudeSession:
             return self._process
         assert self._lease is not None
         argv = command_line(self._executable, self._session_id, self._setup, stored=await self._is_stored())
+        argv += self._options.arguments()
         guarded = await spawn(
             argv,
-        argv += self._options.arguments()
             cwd=self._setup.cwd,
             env=environment(self._env),
             hold_fds=[self._lease.fileno()],
@@ -207,9 +209,9 @@ class ClaudeSession:
             {"subtype": "initialize", "hooks": None, "forwardSubagentText": True}, patience=self._patience.start
         )
         self._account = answer.get("account") or {}
+        self._options.started(process, answer)
         if self._setup.mcp_servers:
             # Not on the command line: other users of the machine can read that, and headers hold tokens.
-        self._options.started(process, answer)
             servers = mcp_servers(self._setup.mcp_servers)
             await process.request({"subtype": "mcp_set_servers", "servers": servers}, patience=self._patience.start)
         await self._tell_commands(answer.get("commands"))
@@ -261,11 +263,11 @@ class ClaudeSession:
             case "system" | "result":
                 await self._beside.before(frame)
                 await self._emit(self._translator.frame(frame))
-            case _:
-                await self._emit(self._translator.frame(frame))
                 await self._options.frame(process, frame)
                 if frame.get("subtype") == "commands_changed":
                     await self._tell_commands(frame.get("commands"))
+            case _:
+                await self._emit(self._translator.frame(frame))
         over = self._turns.over_without_row(frame)
         await self._emit(self._turns.frame(frame))
         if over:
@@ -314,16 +316,16 @@ class ClaudeSession:
             # Nobody can tell: the answer is an error, and a retry will read again before it submits.
             await self._emit(self._turns.refused(error))
         await self._beside.ending()
-        await self._emit(self._translator.close_calls("cancelled" if self._turns.cancelling or self._closed else "failed"))
+        stopped = self._turns.cancelling or self._closed
+        await self._emit(self._translator.close_calls("cancelled" if stopped else "failed"))
         await self._emit(self._turns.died(RuntimeDied(detail)))
         await self._beside.after()
 
     async def _emit(self, events: Iterable[RuntimeEvent]) -> None:
         for event in events:
-            if isinstance(event, Foreground):
-                event = self._beside.stamped(event)
+            told = self._beside.stamped(event) if isinstance(event, Foreground) else event
             try:
-                await self._send_events.send(event)
+                await self._send_events.send(told)
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                 return
 

@@ -16,10 +16,13 @@ __all__ = [
     "DISMISSED",
     "IN_CHAT",
     "NO_RESPONSE",
+    "background_task",
     "command_line",
     "command_output",
     "is_launch_note",
+    "killed_output",
     "only_reminders",
+    "shell_errors",
     "subagent_report",
     "summary_text",
     "tool_text",
@@ -61,18 +64,31 @@ _ERROR: Final = re.compile(r"\A\s*<tool_use_error>(.*)</tool_use_error>\s*\Z", r
 _NOTES: Final = (
     # An empty result, for the model, which must not see an empty block.
     re.compile(r"\A\([\w.:-]+ completed with no output\)\Z"),
-    # A command in the background; its output goes to a file that only the model is told of. The others: code.
-    re.compile(
-        r"\ACommand (?:running in background with ID|was manually backgrounded|was moved to the background"
-        r"|did not complete within its).*\Z",
-        re.DOTALL,
-    ),
+    # A watcher that goes on beside the conversation.
+    re.compile(r"\AMonitor started \(task .*\Z", re.DOTALL),
     # code: a file that the model has read before, and a result that was dropped from its context.
     re.compile(r"\AWasted call . file unchanged since your last Read.*\Z", re.DOTALL),
     re.compile(r"\A\[Old tool result content cleared\]\Z"),
     # The launch of a background subagent: "internal metadata", says the text itself.
     re.compile(r"\AAsync agent launched successfully.*\Z", re.DOTALL),
 )
+
+# A command in the background, after what it printed so far; its output goes to a file that only the model is told of.
+# Two of the wordings: code.
+_BACKGROUND: Final = re.compile(
+    r"(?:\A|\n)Command (?:running in background with ID: |was manually backgrounded by user with ID: "
+    r"|was moved to the background \(ID: |did not complete within its [^\n]{1,40}moved to the background \(ID: )"
+    r"([\w-]+).*\Z",
+    re.DOTALL,
+)
+_LAUNCHED: Final = re.compile(
+    r"\AMonitor started \(task ([\w-]+)|\AAsync agent launched.*?\bagentId: ([\w-]+)", re.DOTALL
+)
+
+# Behind a command that left the project: its shell did not (measured).
+_CWD_RESET: Final = re.compile(r"(?:\A|\n)Shell cwd was reset to [^\n]*\s*\Z")
+
+_KILLED: Final = re.compile(r"\n\n?\[killed\]\s*\Z")
 
 # A large output: the model gets the beginning, and where the rest is.
 _PERSISTED: Final = re.compile(
@@ -113,8 +129,25 @@ def tool_text(text: str) -> str:
         text = _TRAILING_REMINDERS.sub("", text)
     if any(note.match(text) for note in _NOTES):
         return ""
+    text = _CWD_RESET.sub("", _BACKGROUND.sub("", text))
     persisted = _PERSISTED.match(text) if text.startswith("<persisted-output>") else None
     return persisted[1] if persisted else text
+
+
+def background_task(text: str) -> str | None:
+    """The task that a result says to go on in the background; only for results without a structured form."""
+    match = _BACKGROUND.search(text) or _LAUNCHED.match(text)
+    return next((group for group in match.groups() if group), None) if match else None
+
+
+def shell_errors(text: str) -> str:
+    """What a command wrote to standard error, without the note on its shell's folder that follows it."""
+    return _CWD_RESET.sub("", text)
+
+
+def killed_output(text: str) -> str:
+    """What a command printed before it was stopped, without the CLI's own last line."""
+    return _KILLED.sub("", text)
 
 
 def is_launch_note(text: str) -> bool:

@@ -13,7 +13,8 @@ from typing import Any, Final
 from sayagain.identity import child_session_id
 from sayagain.runtime import ChildAnnounced, Foreground, RuntimeEvent, Update
 from sayagain_claude.transcripts.row import RowKind, classify
-from sayagain_claude.translate import results, subagents, tools
+from sayagain_claude.translate import results, subagents, terminals, tools
+from sayagain_claude.translate.background import Tasks
 from sayagain_claude.translate.blocks import (
     Block,
     Json,
@@ -46,6 +47,7 @@ class _Call:
 @dataclass(slots=True)
 class _Child:
     session_id: str
+    parent_id: str
     running: bool = True
     prompted: bool = False
 
@@ -64,6 +66,7 @@ class LiveTranslator:
         self._calls: dict[tuple[str, str], _Call] = {}
         self._children: dict[str, _Child] = {}
         self._child_of_call: dict[str, str] = {}
+        self.tasks = Tasks(session_id, cwd)
         self._compaction: str | None = None
         self._unasked = False
         self._usage = UsageMeter()
@@ -111,7 +114,7 @@ class LiveTranslator:
         """
         self._streams = {self._session_id: MessageStream()}
         self._compaction = None
-        events = self._close_calls(None, status)
+        events = self.tasks.close(status) + self._close_calls(None, status)
         for agent_id in list(self._children):
             events += self._child_ended(agent_id, "killed" if status == "cancelled" else "failed", None)
         return events
@@ -185,7 +188,7 @@ class LiveTranslator:
             call.running = True
             update["status"] = "in_progress"
         self._calls[session_id, call_id] = call
-        return [Update(session_id, update)]
+        return [*self._update(session_id, terminals.opened(block, self._cwd)), Update(session_id, update)]
 
     def _find(self, call_id: str) -> _Call | None:
         """The open call with this id, where a frame does not say whose it is; the model's ids are unique."""
@@ -211,6 +214,11 @@ class LiveTranslator:
             block = call.block if call else None
             result = results.with_child(found, self._child_of_call.get(found.tool_call_id))
             update = results.finished(block, result, self._cwd)
+            events += self._update(session_id, terminals.finished(block, result))
+            if not self.tasks.goes_on(found):
+                events += self.tasks.call_over(found.tool_call_id)
+            elif not terminals.is_shell(block):
+                update["status"] = "in_progress"
             events.append(Update(session_id, update))
             if block is not None:
                 events += self._updates(session_id, self._plans.finished(session_id, block, result, update["status"]))
@@ -220,7 +228,9 @@ class LiveTranslator:
         events: list[RuntimeEvent] = []
         for owner, call_id in list(self._calls):
             if session_id is None or owner == session_id:
-                del self._calls[owner, call_id]
+                call = self._calls.pop((owner, call_id))
+                if terminals.is_shell(call.block):
+                    events.append(Update(owner, terminals.stopped(call_id)))
                 update = {"sessionUpdate": "tool_call_update", "toolCallId": call_id, "status": status}
                 events.append(Update(owner, update))
         return events
@@ -279,7 +289,7 @@ class LiveTranslator:
         self, agent_id: str, parent_id: str, call_id: str, title: str, description: str
     ) -> list[RuntimeEvent]:
         child_id = child_session_id(self._session_id, agent_id)
-        self._children[agent_id] = _Child(child_id)
+        self._children[agent_id] = _Child(child_id, parent_id)
         update = subagents.announcement(child_id, title, description, {"state": "running"})
         events: list[RuntimeEvent] = [ChildAnnounced(parent_id, child_id, update), Foreground(child_id, "running")]
         if call_id:
@@ -290,7 +300,7 @@ class LiveTranslator:
     def _task_started(self, frame: Json) -> list[RuntimeEvent]:
         agent_id, call_id = as_text(frame.get("task_id")), as_text(frame.get("tool_use_id"))
         if frame.get("task_type") != "local_agent" or not agent_id:
-            return self._running(call_id)
+            return self._running(call_id) + self._task(frame)
         child = self._children.get(agent_id)
         if child is None:
             parent_id = self.session_of(as_text(frame.get("parent_task_id")) or None)
@@ -299,14 +309,19 @@ class LiveTranslator:
             child = self._children[agent_id]
         elif not child.running:
             child.running = True
-            return [Foreground(child.session_id, "running")]
+            return [Foreground(child.session_id, "running"), *self._task(frame)]
         else:
             events = []
         prompt = as_text(frame.get("prompt"))
         if prompt.strip() and not child.prompted:
             child.prompted = True
             events.append(Update(child.session_id, subagents.prompt_message(child.session_id, prompt)))
-        return events
+        return events + self._task(frame)
+
+    def _task(self, frame: Json) -> list[RuntimeEvent]:
+        call, child = self._find(as_text(frame.get("tool_use_id"))), self._children.get(as_text(frame.get("task_id")))
+        owner = call.session_id if call else child.parent_id if child else self._session_id
+        return self.tasks.started(frame, owner, call.block if call else None, child.session_id if child else None)
 
     def _child_ended(self, agent_id: str, status: str, error: str | None) -> list[RuntimeEvent]:
         child = self._children.get(agent_id)
@@ -336,7 +351,10 @@ class LiveTranslator:
                     as_text(frame.get("task_id")), as_text(patch.get("status")), as_text(patch.get("error"))
                 )
             case "task_notification":
-                return self._child_ended(as_text(frame.get("task_id")), as_text(frame.get("status")), None)
+                ended = self._child_ended(as_text(frame.get("task_id")), as_text(frame.get("status")), None)
+                return ended + self.tasks.notified(frame)
+            case "background_tasks_changed":
+                return self.tasks.changed(frame)
             case "session_title_changed":
                 title = as_text(frame.get("title"))
                 return self._update(self._session_id, {"sessionUpdate": "session_info_update", "title": title or None})

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sayagain_claude.translate import diffs, harness
+from sayagain_claude.translate import diffs, harness, terminals
 from sayagain_claude.translate.blocks import (
     Block,
     Json,
@@ -30,7 +30,6 @@ from sayagain_claude.translate.tools import AGENT_TOOLS, absolute_path, mcp_name
 
 __all__ = ["ToolResult", "finished", "tool_results", "with_child"]
 
-_EXIT_CODE: Final = re.compile(r"\AExit code (-?\d+)(?:\n|\Z)")
 _LOCATIONS: Final = 50
 """Locations of one call: what a client can show as a list."""
 
@@ -137,12 +136,10 @@ def _kept(call: Json | None, cwd: str) -> list[Block]:
 def _failure(name: str, text: str, result: ToolResult) -> list[Block]:
     if not text.strip():
         return [block for block in map(_display, as_list(result.content)) if block]
-    if name in ("Bash", "PowerShell"):
-        code = _EXIT_CODE.match(text)
-        if code:
-            output = text[code.end() :]
-            shown = [fenced(output, "console")] if output.strip() else []
-            return [*shown, text_content(f"Exit code {code[1]}")]
+    if name in terminals.SHELLS:
+        terminal = [terminals.reference(result.tool_call_id)]
+        # Any other error is not what the command printed: it may not have run at all.
+        return terminal if terminals.error_output(text) is not None else [*terminal, fenced(text)]
     return [fenced(text)]
 
 
@@ -180,15 +177,10 @@ def _mcp(_call: _Call, result: ToolResult) -> list[Block]:
 
 
 def _shell(_call: _Call, result: ToolResult) -> list[Block]:
-    structured = as_mapping(result.structured)
-    if structured.get("isImage") is True:
-        return [block for block in map(_display, as_list(result.content)) if block]
-    if isinstance(structured.get("stdout"), str):
-        parts = [as_text(structured["stdout"]), as_text(structured.get("stderr"))]
-        text = "\n".join(part.rstrip("\n") for part in parts if part.strip())
-    else:
-        text = harness.tool_text(plain_text(result.content))
-    return [fenced(text, "console")] if text.strip() else []
+    shown = [terminals.reference(result.tool_call_id)]
+    if as_mapping(result.structured).get("isImage") is True:
+        shown += [block for block in map(_display, as_list(result.content)) if block]
+    return shown
 
 
 def _read(_call: _Call, result: ToolResult) -> list[Block]:
@@ -295,6 +287,7 @@ _SHOWN: Final[dict[str, Callable[[_Call, ToolResult], list[Block]]]] = {
     "TodoWrite": _nothing,
     "Skill": _nothing,
     "ToolSearch": _nothing,
+    "Monitor": _keep,
     **dict.fromkeys(AGENT_TOOLS, _agent),
 }
 

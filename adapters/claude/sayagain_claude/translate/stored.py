@@ -14,7 +14,8 @@ from typing import Any, Final, Protocol
 from sayagain.identity import child_session_id
 from sayagain.runtime import HistoryEntry, HistoryUpdate, UserTurn
 from sayagain_claude.transcripts.row import Row, RowKind, classify, row_message_ids, row_text
-from sayagain_claude.translate import harness, results, subagents, tools
+from sayagain_claude.translate import harness, results, subagents, terminals, tools
+from sayagain_claude.translate.background import call_ended, launched_task, notification
 from sayagain_claude.translate.blocks import Block, Json, as_list, as_mapping, as_text, text_block
 from sayagain_claude.translate.compactions import compaction
 from sayagain_claude.translate.messages import TEXT_KINDS, RunKind, Runs, api_message_id, block_text, is_synthetic
@@ -28,7 +29,7 @@ _HELD: Final = 64
 
 
 class Children(Protocol):
-    """The subagents of a stored session, as their parents' rows meet them."""
+    """The subagents of a stored session, and other work beside it, as their parents' rows meet them."""
 
     def of_call(self, call_id: str) -> str | None:
         """The agent that a tool call started."""
@@ -40,6 +41,10 @@ class Children(Protocol):
 
     def entries(self, agent_id: str, parent_id: str, call: Json | None) -> Iterator[HistoryEntry]:
         """Its announcement and history; nothing when they were given before."""
+        ...
+
+    def output(self, task_id: str, result: results.ToolResult) -> Block | None:
+        """The output of a command in the background, and its end, as far as they are still kept: terminal fields."""
         ...
 
 
@@ -62,6 +67,8 @@ class _Call:
 
     block: Json
     update: dict[str, Any]
+    terminal: dict[str, Any] | None
+    """The upsert of its terminal, which goes before it."""
     done: bool = False
     sent: bool = False
 
@@ -83,6 +90,7 @@ class StoredTranslator:
         self._message_waits = False
         self._held: list[HistoryEntry | _Call] = []
         self._open: dict[str, _Call] = {}
+        self._background: dict[str, _Call] = {}
         self._seen: set[str] = set()
         self._plans = Plans()
         self._compaction: str | None = None
@@ -103,6 +111,8 @@ class StoredTranslator:
                 yield from self._folded(row)
         elif kind == "system":
             yield from self._system(row)
+        elif kind == "queue-operation" and self._background and row.get("operation") == "enqueue":
+            self._task_ended(as_text(row.get("content")))
         if self._held:
             yield from self._release()
 
@@ -115,10 +125,13 @@ class StoredTranslator:
 
     def unfinished(self, *, live: bool) -> Iterator[HistoryEntry]:
         """The end of calls that never got a result: they failed, or still run when the session lives."""
-        for call_id in self._open:
-            status = "in_progress" if live else "failed"
-            update = {"sessionUpdate": "tool_call_update", "toolCallId": call_id, "status": status}
-            yield HistoryUpdate(self._session_id, update)
+        status = "in_progress" if live else "failed"
+        for call_id, call in [*self._background.items(), *self._open.items()]:
+            if call.terminal is not None and not live and "exitStatus" not in call.terminal:
+                yield HistoryUpdate(self._session_id, terminals.stopped(call_id))
+            if call.terminal is None or call_id in self._open:
+                update = {"sessionUpdate": "tool_call_update", "toolCallId": call_id, "status": status}
+                yield HistoryUpdate(self._session_id, update)
 
     # Answers
 
@@ -173,7 +186,7 @@ class StoredTranslator:
         update = tools.started(block, self.cwd)
         if agent_id:
             update["content"] = [subagents.session_reference(child_session_id(self._root_id, agent_id))]
-        call = _Call(block, update)
+        call = _Call(block, update, terminals.opened(block, self.cwd))
         self._open[call_id] = call
         self._held.append(call)
 
@@ -186,15 +199,36 @@ class StoredTranslator:
             child_id = child_session_id(self._root_id, agent_id) if agent_id else None
             result = results.with_child(found, child_id)
             update = results.finished(call.block if call else None, result, self.cwd)
+            terminal = terminals.finished(call.block if call else None, result)
+            if call is not None and (task_id := launched_task(found)):
+                self._background[found.tool_call_id] = call
+                if call.terminal is None:
+                    update["status"] = "in_progress"
+                elif output := self._children.output(task_id, found):
+                    terminal = {**call.terminal, **output}
             if call is None or call.sent:
-                self._add(update)
+                self._add(update, terminal)
             else:
                 call.update.update(update)
+                if call.terminal is not None:
+                    call.terminal.update(terminal or {})
                 call.done = True
             if call:
                 # In the order of the results, which is that of the changes; calls keep the order in which they came.
                 for plan in self._plans.finished(self._session_id, call.block, result, update["status"]):
                     self._add(plan)
+
+    def _task_ended(self, text: str) -> None:
+        """What a call left in the background is over: the queue tells it as soon as it happens (measured)."""
+        end = notification(text)
+        call = self._background.pop(end.call_id, None) if end else None
+        if end is None or call is None:
+            return
+        update = call_ended(call.block, end.call_id, end)
+        if call.sent:
+            self._add(update)
+        else:
+            (call.update if call.terminal is None else call.terminal).update(update)
 
     def _child(self, agent_id: str, call: Json | None) -> Iterator[HistoryEntry]:
         """A child's history comes before the call that refers to it, and is too much to hold back."""
@@ -220,6 +254,8 @@ class StoredTranslator:
         for entry in entries:
             if isinstance(entry, _Call):
                 entry.sent = True
+                if entry.terminal is not None:
+                    yield HistoryUpdate(self._session_id, entry.terminal)
                 yield HistoryUpdate(self._session_id, entry.update)
             else:
                 yield entry
@@ -234,6 +270,8 @@ class StoredTranslator:
         if kind is RowKind.COMPACT_SUMMARY and self._compaction:
             self._add(compaction(self._compaction, row_text(row)))
             self._compaction = None
+        if kind is RowKind.TASK_NOTIFICATION and self._background:
+            self._task_ended(row_text(row))
         content: list[Block] | None = None
         if kind is RowKind.PROMPT:
             verbatim = row.get("promptSource") is not None
@@ -290,7 +328,9 @@ class StoredTranslator:
             self._add(compaction(self._compaction, None))
             self._compaction = None
 
-    def _add(self, update: Block) -> None:
+    def _add(self, update: Block, terminal: Block | None = None) -> None:
+        if terminal is not None:
+            self._held.append(HistoryUpdate(self._session_id, terminal))
         self._held.append(HistoryUpdate(self._session_id, update))
 
 

@@ -12,7 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sayagain_claude.translate.blocks import Block, Json, as_list, as_mapping, as_text, clean, is_absolute, text_content
+from sayagain_claude.translate import terminals
+from sayagain_claude.translate.blocks import (
+    Block,
+    Json,
+    as_list,
+    as_mapping,
+    as_text,
+    clean,
+    fenced,
+    is_absolute,
+    text_content,
+)
 
 __all__ = ["AGENT_TOOLS", "absolute_path", "mcp_name", "opened", "started", "tool_kind", "tool_title"]
 
@@ -121,6 +132,11 @@ def _text_of(field: str) -> Callable[[Json], list[Block]]:
     return content
 
 
+def _command(input_: Json) -> list[Block]:
+    command = as_text(input_.get("command"))
+    return [fenced(command, "sh")] if command else []
+
+
 def _findings_title(input_: Json, _cwd: str) -> str:
     count = len(as_list(input_.get("findings")))
     return f"Report {count} finding{'' if count == 1 else 's'}" if count else "Report findings"
@@ -140,7 +156,7 @@ _TOOLS: Final[dict[str, _Tool]] = {
     "TaskOutput": _Tool("execute", _named("Output of task", "task_id")),
     "KillShell": _Tool("execute", _named("Stop", "shell_id")),
     "TaskStop": _Tool("execute", _named("Stop task", "task_id", "shell_id")),
-    "Monitor": _Tool("execute", _field("Monitor", "description", "command")),
+    "Monitor": _Tool("execute", _field("Monitor", "description", "command"), content=_command),
     "Read": _Tool("read", _read_title, "file_path"),
     "NotebookRead": _Tool("read", _named("Read", "notebook_path"), "notebook_path"),
     "LS": _Tool("read", _named("List", "path"), "path"),
@@ -239,6 +255,8 @@ def started(block: Json, cwd: str) -> Block:
                 location["line"] = line
             update["locations"] = [location]
     content = tool.content(input_) if tool and tool.content else []
+    if name in terminals.SHELLS and update["toolCallId"]:
+        content = [terminals.reference(update["toolCallId"])]
     if content:
         update["content"] = content
     raw = block.get("input")
