@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import shlex
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sayagain_codex.translate.executions import unwrapped
 from sayagain_codex.translate.items import item_updates
@@ -35,10 +38,25 @@ def command(text: str = "/bin/bash -lc 'echo hi'", **more: Any) -> dict[str, Any
         ("bash -lc 'unbalanced", "bash -lc 'unbalanced"),
         ("bash script.sh -lc x y", "bash script.sh -lc x y"),
         ("", ""),
+        ('/bin/bash -lc "echo \'it\' \\$HOME \\"x\\" \\n"', "echo 'it' $HOME \"x\" \\n"),
+        ("/bin/sh -c 'a'\\''b'", "a'b"),
+        ("/bin/bash -lc 'a\nb'", "a\nb"),
+        ("/bin/bash -lc 'a' extra", "/bin/bash -lc 'a' extra"),
+        ("fish -c 'a'", "fish -c 'a'"),
     ],
 )
 def test_a_title_has_no_shell_around_it(command_: str, title: str) -> None:
     assert unwrapped(command_) == title
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+def test_any_command_comes_out_of_its_shell(text: str) -> None:
+    assert unwrapped(f"/bin/bash -lc {shlex.quote(text)}") == text
+
+
+def test_a_huge_command_takes_no_time() -> None:
+    assert unwrapped('/bin/bash -lc "' + "x\\$" * 1_000_000 + '"') == "x$" * 1_000_000
+    assert unwrapped("/bin/bash -lc '" + "x" * 1_000_000) == "/bin/bash -lc '" + "x" * 1_000_000
 
 
 def test_a_command_is_a_terminal_and_a_call_that_shows_it() -> None:

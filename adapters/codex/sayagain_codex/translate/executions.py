@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import Any, Final
 
 from sayagain.protocol.loose import Block, Json, as_count, as_list, as_mapping, as_text, is_absolute
@@ -11,22 +10,36 @@ from sayagain_codex.translate.blocks import absolute_path, base64_text, call_sta
 
 __all__ = ["command_call", "execution_updates", "unwrapped"]
 
-_SHELL: Final = re.compile(r"(?:.*[/\\])?(?:ba|z|da|k)?sh(?:\.exe)?")
-_POWERSHELL: Final = re.compile(r"(?:.*[/\\])?(?:powershell|pwsh)(?:\.exe)?", re.IGNORECASE)
+_SHELL: Final = re.compile(
+    r"""(?:[^\s'"\\]*[/\\])?(?:ba|z|da|k)?sh(?:\.exe)?\ -l?c\ ((?:'[^']*'|"(?:[^"\\]|\\.)*+"|[^\s'"\\]|\\.)++)""",
+    re.DOTALL | re.VERBOSE,
+)
+_PIECE: Final = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)|([^\s'"\\]+)""", re.DOTALL)
+_ESCAPED: Final = re.compile(r'\\([$`"\\\n])')
+_POWERSHELL: Final = re.compile(
+    r"(?:\S*[/\\])?(?:powershell|pwsh)(?:\.exe)? .*?-c(?:ommand)? (.+)", re.IGNORECASE | re.DOTALL
+)
+
 _NAMES: Final = {"unifiedExecInteraction": "write_stdin", "userShell": "shell"}
 
 
 def unwrapped(command: str) -> str:
     """The command that the model wrote, without the shell that Codex runs it in (``/bin/bash -lc '…'``)."""
-    try:
-        parts = shlex.split(command)
-    except ValueError:
-        return command
-    if len(parts) == 3 and parts[1] in ("-c", "-lc") and _SHELL.fullmatch(parts[0]):
-        return parts[2]
-    if len(parts) > 2 and parts[-2].lower() in ("-c", "-command") and _POWERSHELL.fullmatch(parts[0]):
-        return parts[-1]
+    shell = _SHELL.fullmatch(command)
+    if shell:
+        return "".join(map(_unquoted, _PIECE.finditer(shell[1])))
+    powershell = _POWERSHELL.fullmatch(command)
+    if powershell:
+        pieces = list(_PIECE.finditer(powershell[1]))
+        return _unquoted(pieces[0]) if len(pieces) == 1 else powershell[1]
     return command
+
+
+def _unquoted(piece: re.Match[str]) -> str:
+    single, double, escaped, plain = piece.groups()
+    if double is not None:
+        return _ESCAPED.sub(r"\1", double)
+    return single or escaped or plain or ""
 
 
 def command_call(item: Json, cwd: str) -> Block:
