@@ -32,7 +32,7 @@ def script() -> Script:
 
 @pytest.fixture
 async def service(script: Script) -> AsyncIterator[ResponsesService]:
-    async with serve_responses(script) as service:
+    async with serve_responses(script, keep_items=True) as service:
         yield service
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any
 
 from sayagain.runtime import Ask, AskWithdrawn, RuntimeEvent
 from sayagain_codex.app_server import RequestId
@@ -14,14 +14,13 @@ __all__ = ["Asks"]
 
 Params = Mapping[str, Any]
 
-_ELICITATION: Final = "elicitation/create"
-
 
 class Asks:
     """The open requests of one session and its children, by the id that Codex gave them."""
 
-    def __init__(self, translator: LiveTranslator, client_capabilities: Params) -> None:
+    def __init__(self, translator: LiveTranslator, cwd: str, client_capabilities: Params) -> None:
         self._translator = translator
+        self._cwd = cwd
         self._client = client_capabilities
         self._open: dict[str, tuple[RequestId, str, Params]] = {}
         # Of children that are not announced yet: nothing may bear their id before that (SUB-1).
@@ -35,12 +34,13 @@ class Asks:
         ask_id = str(request_id)
         if ask_id in self._open:
             return None
-        session_id = self._translator.session_of(str(params.get("threadId") or params.get("conversationId")))
+        session_id = self._translator.session_of(str(params.get("threadId")))
         if session_id is None:
             self._early.append((request_id, method, params))
             return None
-        wanted = approvals.request(session_id, method, params, item=self._translator.item_of(params))
-        if wanted is None or (wanted[0] == _ELICITATION and not self._elicits(wanted[1])):
+        item = self._translator.item_of(params)
+        wanted = approvals.request(session_id, method, params, item=item, cwd=self._cwd, capabilities=self._client)
+        if wanted is None:
             return approvals.response(method, params, None)
         self._open[ask_id] = (request_id, method, params)
         return Ask(ask_id, session_id, *wanted)
@@ -81,8 +81,3 @@ class Asks:
         self._open.clear()
         self._early.clear()
         return ids
-
-    def _elicits(self, params: Params) -> bool:
-        """Whether the client takes elicitations of this mode (ELI-1)."""
-        modes: object = self._client.get("elicitation")
-        return isinstance(modes, Mapping) and cast("Params", modes).get(str(params.get("mode", "form"))) is not None

@@ -12,16 +12,14 @@ from typing import Any, Final
 
 from sayagain.errors import RuntimeFault
 from sayagain.protocol.loose import as_mapping, as_text
+from sayagain_codex.command import API_KEY_VARIABLES
 
-__all__ = ["API_KEY", "API_KEY_VARIABLES", "CHATGPT", "api_key", "auth_methods", "auth_status", "signed_in"]
+__all__ = ["API_KEY", "CHATGPT", "api_key", "auth_methods", "auth_status", "signed_in"]
 
 Params = Mapping[str, Any]
 
 API_KEY: Final = "api-key"
 CHATGPT: Final = "chatgpt"
-
-API_KEY_VARIABLES: Final = ("CODEX_API_KEY", "OPENAI_API_KEY")
-"""Where an API key is looked for, in this order."""
 
 
 class ApiKeyMissing(RuntimeFault):

@@ -7,12 +7,15 @@ from typing import Any, Final
 
 from sayagain.runtime import SessionSetup
 
-__all__ = ["CLIENT_INFO", "EPHEMERAL_LOGIN", "command_line", "mcp_servers", "thread_params"]
+__all__ = ["API_KEY_VARIABLES", "CLIENT_INFO", "command_line", "environment", "mcp_servers", "thread_params"]
+
+API_KEY_VARIABLES: Final = ("CODEX_API_KEY", "OPENAI_API_KEY")
+"""Where an API key is looked for, in this order."""
 
 CLIENT_INFO: Final = {"name": "sayagain", "title": "sayagain", "version": "1"}
 """Who we are in ``initialize``; Codex repeats the name in its ``userAgent``."""
 
-EPHEMERAL_LOGIN: Final = ("-c", 'cli_auth_credentials_store="ephemeral"')
+_EPHEMERAL_LOGIN: Final = ("-c", 'cli_auth_credentials_store="ephemeral"')
 """Keeps an API key in the app-server's memory (measured); it would hide a login that is stored, too."""
 
 
@@ -28,8 +31,17 @@ def command_line(executable: str, *, ephemeral_login: bool) -> list[str]:
         # otherwise this process would keep its writer lock for half an hour (measured).
         "-c",
         "thread_unload_delay_secs=0",
-        *(EPHEMERAL_LOGIN if ephemeral_login else ()),
+        *(_EPHEMERAL_LOGIN if ephemeral_login else ()),
     ]
+
+
+def environment(env: Mapping[str, str], *, ephemeral_login: bool) -> dict[str, str]:
+    """The user's environment.
+
+    An API key that is kept in memory is taken out of it: Codex writes a snapshot of its shell's variables to its home
+    folder (measured).
+    """
+    return {name: value for name, value in env.items() if not (ephemeral_login and name in API_KEY_VARIABLES)}
 
 
 def thread_params(setup: SessionSetup) -> dict[str, Any]:

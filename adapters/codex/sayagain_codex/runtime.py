@@ -189,6 +189,7 @@ class CodexRuntime:
         try:
             await server.request(method, body, patience=self._patience.long, on_answer=take)
             await made[0].own()
+            await made[0].offered()
         except BaseException:
             for session in made:
                 await session.close()
@@ -207,6 +208,7 @@ class CodexRuntime:
         try:
             try:
                 await session.own(patience=FIRST_LOOK)
+                await session.offered()
             except SessionInUse:
                 await session.look()
         except BaseException:

@@ -18,9 +18,10 @@ from sayagain.errors import RuntimeDied, RuntimeFault, RuntimeMissing
 from sayagain.processes.spawn import spawn
 from sayagain.protocol.loose import as_mapping, as_text
 from sayagain_codex.app_server import AppServer, AppServerError, RequestId
-from sayagain_codex.command import CLIENT_INFO, command_line
+from sayagain_codex.command import CLIENT_INFO, command_line, environment
 from sayagain_codex.executable import check_version, find_executable
 from sayagain_codex.patience import Patience
+from sayagain_codex.translate.approvals import METHODS
 
 __all__ = ["Servers", "Thread"]
 
@@ -114,7 +115,7 @@ class Servers:
         guarded = await spawn(
             command_line(executable, ephemeral_login=self.ephemeral_login),
             cwd=Path(Path.cwd().anchor),
-            env=self._env,
+            env=environment(self._env, ephemeral_login=self.ephemeral_login),
             stderr=lambda line: logger.debug("codex: a line of %d characters on standard error", len(line)),
         )
         server = AppServer(guarded, self, self._patience)
@@ -178,9 +179,8 @@ class Servers:
 
     def asked(self, request_id: RequestId, method: str, params: Params) -> None:
         """See :class:`~sayagain_codex.app_server.Listener`."""
-        # The legacy approvals name the thread in another way.
-        thread_id = _thread_of(params) or params.get("conversationId")
-        if isinstance(thread_id, str) and thread_id not in self._strangers:
+        thread_id = _thread_of(params)
+        if thread_id is not None and thread_id not in self._strangers and method in METHODS:
             self._pass_on(thread_id, request_id, method, params)
         elif self._server is not None:
             self._tasks.start_soon(self._server.refuse, request_id, -32601, f"{method} is not served")

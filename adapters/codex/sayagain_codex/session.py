@@ -54,6 +54,9 @@ a closing adapter gives Codex 2 s to store what it has."""
 SETTING_PATIENCE: Final = 2.0
 """Seconds for a setting to be told after its request was answered: it comes with the answer (measured)."""
 
+OFFER_PATIENCE: Final = 0.3
+"""Seconds for Codex to list its models, which takes it 2 ms from its cache (measured); later ones come as an event."""
+
 RETRY: Final = 0.05
 """Seconds between two tries at what Codex refuses for a moment."""
 
@@ -90,11 +93,12 @@ class CodexSession:
             background=lambda: self._translator.background(session_id),
             usage=self._translator.turn_usage,
         )
-        self._asks = Asks(self._translator, setup.client_capabilities)
+        self._asks = Asks(self._translator, setup.cwd, setup.client_capabilities)
         self._options = Options()
         self._skills = Skills()
         self._latest: dict[str, Params] = {}
         self._word = anyio.Event()
+        self._offered = anyio.Event()
         self._unloaded = anyio.Event()
         # The submitted message while it is not written; ``None`` again when it is, or is taken back before that.
         self._unwritten: str | None = None
@@ -214,6 +218,11 @@ class CodexSession:
             await self.own()
         return await self._servers.get()
 
+    async def offered(self) -> None:
+        """Wait shortly for the models, so that the options are whole in the answer that opens the session."""
+        with anyio.move_on_after(OFFER_PATIENCE):
+            await self._offered.wait()
+
     async def look(self) -> None:
         """Somebody else has the thread: what can be told of it without loading it."""
         server = await self._servers.get()
@@ -231,6 +240,7 @@ class CodexSession:
             before = self._options.wire()
             self._options.offered(models["data"])
             self._tell_options(before)
+            self._offered.set()
             await self._list_skills(server)
         except RuntimeFault as error:
             logger.warning("Codex did not say what it offers: %s", error)

@@ -1,0 +1,296 @@
+"""Sessions, options, accounts and commands of the real Codex."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sayagain.testing.responses_api import ResponsesService
+from sayagain.testing.responses_script import ApiError, Script, Step, Text, exec_command
+from support_codex import AgentProcess, agent_process, codex_environment, stored_ids
+from support_wire import WireError, entities
+
+pytestmark = pytest.mark.real
+
+
+async def code_of(agent: AgentProcess, method: str, params: dict[str, Any]) -> int:
+    try:
+        await agent.wire.request(method, params)
+    except WireError as error:
+        return error.code
+    return 0
+
+
+def options(answer: dict[str, Any]) -> dict[str, Any]:
+    return {option["configId"]: option["currentValue"] for option in answer["configOptions"]}
+
+
+async def test_sessions_of_equal_age_are_all_listed(agent: AgentProcess, cwd: str) -> None:
+    sessions = [await agent.wire.new(cwd) for _ in range(5)]
+    for session_id in sessions:
+        await agent.wire.prompt(session_id, f"In {session_id}")
+        await agent.wire.idle(session_id)
+    answer = await agent.wire.request("session/list", {"cwd": cwd})
+    assert [row["sessionId"] for row in answer["sessions"]] == sessions[::-1]
+    assert answer["sessions"][0]["title"] == f"In {sessions[-1]}"
+    assert await agent.wire.request("session/list", {"cwd": "/nowhere"}) == {"sessions": []}
+    for cursor in ("", "x", '[true,"x"]', '[false,"x"]', "[1]"):
+        assert await code_of(agent, "session/list", {"cursor": cursor}) == -32602
+
+
+async def test_titles_archive_delete_and_fork(agent: AgentProcess, env: dict[str, str], cwd: str) -> None:
+    session_id = await agent.wire.new(cwd)
+    await agent.wire.prompt(session_id, "Hello")
+    await agent.wire.idle(session_id)
+    await agent.wire.request("session/set_title", {"sessionId": session_id, "title": "My title"})
+    await agent.wire.until(
+        lambda: (
+            agent.wire.updates(session_id, "session_info_update")[-1:]
+            == [{"sessionUpdate": "session_info_update", "title": "My title"}]
+        )
+    )
+    fork = (await agent.wire.request("session/fork", {"sessionId": session_id, "cwd": cwd}))["sessionId"]
+    await agent.wire.request("session/archive", {"sessionId": session_id})
+    await agent.wire.request("session/archive", {"sessionId": session_id})
+    # Codex lists a fork from its first prompt on.
+    assert await agent.wire.request("session/list", {}) == {"sessions": []}
+    await agent.wire.prompt(fork, "Go on")
+    await agent.wire.idle(fork)
+    with pytest.raises(WireError) as caught:
+        await agent.wire.resume(session_id, cwd)
+    assert caught.value.data == {"reason": "session_archived"}
+    await agent.wire.request("session/unarchive", {"sessionId": session_id})
+    await agent.wire.request("session/unarchive", {"sessionId": session_id})
+    await agent.wire.resume(session_id, cwd)
+    # The fork builds on its file, so Codex would not let it go.
+    await agent.wire.request("session/delete", {"sessionId": session_id})
+    await agent.wire.request("session/delete", {"sessionId": session_id})
+    await agent.wire.request("session/delete", {"sessionId": "no such session"})
+    rows = (await agent.wire.request("session/list", {}))["sessions"]
+    assert [row["sessionId"] for row in rows] == [fork]
+    await agent.wire.resume(fork, cwd, replay=True)
+    assert list(entities(agent.wire.updates(fork)).values())[-4:] == ["Go on", "Done.", "Hello", "Done."]
+    # What it shares with its origin stands in that one's file.
+    assert len(stored_ids(env, fork)) == 1
+
+
+@pytest.mark.parametrize("session_id", ["x", "../x", "\0", "a" * 10_000, "01A22DA8-65E1-7F10-90BE-CAD90846C227"])
+async def test_odd_session_ids_are_not_found(agent: AgentProcess, cwd: str, session_id: str) -> None:
+    params = {"sessionId": session_id, "cwd": cwd}
+    for method in ("session/resume", "session/fork"):
+        assert await code_of(agent, method, params) == -32002
+    for method in ("session/archive", "session/unarchive"):
+        assert await code_of(agent, method, {"sessionId": session_id}) == -32002
+    assert await code_of(agent, "session/set_title", {"sessionId": session_id, "title": "T"}) == -32002
+    assert await code_of(agent, "session/delete", {"sessionId": session_id}) == 0
+    assert await code_of(agent, "session/new", {"cwd": f"{cwd}/missing"}) == -32602
+
+
+async def test_options_are_set_and_come_back_with_the_session(
+    agent: AgentProcess, env: dict[str, str], cwd: str
+) -> None:
+    answer = await agent.wire.request("session/new", {"cwd": cwd})
+    session_id = answer["sessionId"]
+    assert options(answer)["mode"] == "read-only"
+    await agent.wire.until(lambda: agent.wire.updates(session_id, "available_commands_update"))
+
+    async def choose(config_id: str, value: str) -> dict[str, Any]:
+        params = {"sessionId": session_id, "configId": config_id, "type": "id", "value": value}
+        return options(await agent.wire.request("session/set_config_option", params))
+
+    assert (await choose("mode", "workspace-write"))["mode"] == "workspace-write"
+    (model,) = (o for o in answer["configOptions"] if o["configId"] == "model")
+    assert model["currentValue"] == "stand-in"
+    update = agent.wire.updates(session_id, "config_option_update")[-1]
+    models = next(o for o in update["configOptions"] if o["configId"] == "model")["options"]
+    chosen = next(entry["value"] for entry in models if entry["value"] != "stand-in")
+    after = await choose("model", chosen)
+    assert after["model"] == chosen
+    assert (await choose("reasoning_effort", "high"))["reasoning_effort"] == "high"
+    assert (await choose("collaboration_mode", "plan"))["collaboration_mode"] == "plan"
+    for config_id, value in (("mode", "custom"), ("model", "none"), ("other", "x")):
+        with pytest.raises(WireError) as caught:
+            await choose(config_id, value)
+        assert caught.value.code == -32602
+    await agent.wire.prompt(session_id, "Hello")
+    await agent.wire.idle(session_id)
+    await agent.kill()
+    async with agent_process(env) as second:
+        await second.wire.initialize()
+        kept = options(await second.wire.resume(session_id, cwd))
+        assert await second.close() == 0
+    assert kept == {
+        "mode": "workspace-write",
+        "model": chosen,
+        "reasoning_effort": "high",
+        "collaboration_mode": "plan",
+    }
+
+
+async def test_a_background_terminal_is_listed_and_can_be_ended(
+    service: ResponsesService, script: Script, agent: AgentProcess, cwd: str
+) -> None:
+    script.steps = [
+        Step("Use a tool", [[exec_command("sleep 60", id="call_bg", yield_time_ms=300)], [Text("It runs.")]])
+    ]
+    session_id = await agent.wire.new(cwd)
+    params = {"sessionId": session_id, "configId": "mode", "type": "id", "value": "full-access"}
+    await agent.wire.request("session/set_config_option", params)
+    await agent.wire.prompt(session_id, "Use a tool")
+    await agent.wire.idle(session_id)
+    idle = agent.wire.updates(session_id, "state_update")[-1]
+    assert idle["background"] == [{"type": "terminal", "terminalId": "call_bg"}]
+    assert await code_of(agent, "terminal/cancel", {"sessionId": session_id, "terminalId": "other"}) == -32602
+    await agent.wire.request("terminal/cancel", {"sessionId": session_id, "terminalId": "call_bg"})
+    await agent.wire.until(lambda: agent.wire.updates(session_id, "state_update")[-1]["background"] == [])
+    assert agent.wire.states(session_id) == ["running", "idle:end_turn", "idle"]
+    assert agent.wire.updates(session_id, "terminal_update")[-1]["exitStatus"] is not None
+
+
+async def test_an_approval_is_the_clients(
+    service: ResponsesService, script: Script, agent: AgentProcess, cwd: str
+) -> None:
+    call = exec_command("touch made", sandbox_permissions="require_escalated", justification="It is needed")
+    script.steps = [Step("Use a tool", [[call], [Text("Touched.")]])]
+    agent.wire.handle(
+        "session/request_permission", lambda _: {"outcome": {"outcome": "selected", "optionId": "accept"}}
+    )
+    session_id = await agent.wire.new(cwd)
+    await agent.wire.prompt(session_id, "Use a tool")
+    await agent.wire.idle(session_id)
+    (asked,) = agent.wire.asked
+    assert asked["params"]["sessionId"] == session_id
+    assert agent.wire.states(session_id) == ["running", "requires_action", "running", "idle:end_turn"]
+    assert Path(cwd, "made").exists()
+
+
+async def test_commands_and_skills(service: ResponsesService, env: dict[str, str], folder: Path, cwd: str) -> None:
+    skill = folder / "codex" / "skills" / "greet"
+    skill.mkdir(parents=True)
+    text = "---\nname: greet\ndescription: Says hello\n---\nSay hello in the words of the secret skill.\n"
+    (skill / "SKILL.md").write_text(text, encoding="utf-8")
+    async with agent_process(env) as agent:
+        await agent.wire.initialize()
+        session_id = await agent.wire.new(cwd)
+        await agent.wire.until(lambda: agent.wire.updates(session_id, "available_commands_update"))
+        (update,) = agent.wire.updates(session_id, "available_commands_update")
+        names = [command["name"] for command in update["availableCommands"]]
+        assert names[:3] == ["compact", "review", "review-branch"]
+        assert "greet" in names
+        await agent.wire.prompt(session_id, "/greet them")
+        await agent.wire.idle(session_id)
+        assert any("secret skill" in json.dumps(asked.items) for asked in service.requests)
+        await agent.wire.prompt(session_id, "/rename A new name", key="r")
+        await agent.wire.idle(session_id, 2)
+        assert agent.wire.updates(session_id, "session_info_update")[-1]["title"] == "A new name"
+        with pytest.raises(WireError) as caught:
+            await agent.wire.prompt(session_id, "/rename")
+        assert caught.value.data == {"reason": "prompt_refused"}
+        await agent.wire.prompt(session_id, "/review Look at it")
+        await agent.wire.idle(session_id, 3)
+        assert agent.wire.states(session_id) == ["running", "idle:end_turn"] * 3
+        # A path is no command.
+        await agent.wire.prompt(session_id, "/etc/hosts is a file")
+        await agent.wire.idle(session_id, 4)
+        assert await agent.close() == 0
+
+
+async def test_a_system_prompt_is_appended_or_overrides(service: ResponsesService, folder: Path, cwd: str) -> None:
+    env = codex_environment(folder, service, more='developer_instructions = "The user\'s own words."')
+    async with agent_process(env) as agent:
+        await agent.wire.initialize()
+        for mode, words in (("append", "Appended words."), ("override", "Overriding words.")):
+            prompt = {"mode": mode, "content": [{"type": "text", "text": words}]}
+            session_id = await agent.wire.new(cwd, systemPrompt=prompt)
+            await agent.wire.prompt(session_id, f"With {mode}")
+            await agent.wire.idle(session_id)
+            asked = next(asked for asked in service.requests if f"With {mode}" in asked.inputs)
+            assert words in json.dumps(asked.items)
+            assert "The user's own words." in json.dumps(asked.items)
+
+
+class TestAccounts:
+    @pytest.fixture
+    def env(self, folder: Path, service: ResponsesService) -> dict[str, str]:
+        return codex_environment(folder, service, auth=True, OPENAI_API_KEY="sk-stand-in", NO_BROWSER="1")
+
+    async def test_nothing_is_stored_before_a_login(
+        self, agent: AgentProcess, service: ResponsesService, env: dict[str, str], cwd: str
+    ) -> None:
+        with pytest.raises(WireError) as caught:
+            await agent.wire.new(cwd)
+        assert caught.value.code == -32000
+        assert (await agent.wire.request("auth/status", {}))["state"] == "unauthenticated"
+        assert await code_of(agent, "auth/login", {"methodId": "chatgpt"}) == -32602
+        await agent.wire.request("auth/login", {"methodId": "api-key"})
+        assert (await agent.wire.request("auth/status", {}))["state"] == "authenticated"
+        session_id = await agent.wire.new(cwd)
+        await agent.wire.prompt(session_id, "Hello")
+        await agent.wire.idle(session_id)
+        for path in Path(env["CODEX_HOME"]).rglob("*"):
+            assert not path.is_file() or b"sk-stand-in" not in path.read_bytes()
+        await agent.wire.request("auth/logout", {})
+        with pytest.raises(WireError) as caught:
+            await agent.wire.prompt(session_id, "Again", key="1")
+        assert caught.value.code == -32000
+        assert len(stored_ids(env, session_id)) == 1
+
+    async def test_a_login_in_another_terminal_is_seen(
+        self, agent: AgentProcess, env: dict[str, str], cwd: str
+    ) -> None:
+        assert await code_of(agent, "session/new", {"cwd": cwd}) == -32000
+        login = {"OPENAI_API_KEY": "sk-stand-in", "auth_mode": "apikey"}
+        Path(env["CODEX_HOME"], "auth.json").write_text(json.dumps(login), encoding="utf-8")
+        session_id = await agent.wire.new(cwd)
+        await agent.wire.prompt(session_id, "Hello")
+        await agent.wire.idle(session_id)
+
+    async def test_a_refused_login_is_an_error_of_the_turn(
+        self, agent: AgentProcess, service: ResponsesService, script: Script, cwd: str
+    ) -> None:
+        script.steps = [Step("Hello", [[ApiError(401, "invalid_api_key", "Wrong key")]])]
+        await agent.wire.request("auth/login", {"methodId": "api-key"})
+        session_id = await agent.wire.new(cwd)
+        await agent.wire.prompt(session_id, "Hello")
+        await agent.wire.idle(session_id)
+        idle = agent.wire.updates(session_id, "state_update")[-1]
+        assert idle["stopReason"] == "error"
+        assert idle["error"]["code"] == -32000
+
+    async def test_terminal_methods_are_for_those_who_can(self, env: dict[str, str]) -> None:
+        async with agent_process(env) as agent:
+            answer = await agent.wire.initialize(auth={"terminal": {}})
+            methods = {method["methodId"]: method["type"] for method in answer["authMethods"]}
+        assert methods == {"api-key": "agent", "chatgpt-terminal": "terminal", "chatgpt-device-code": "terminal"}
+
+
+@pytest.mark.parametrize("version", ["0.99.0", None])
+async def test_a_codex_that_does_not_fit_is_named(
+    env: dict[str, str], folder: Path, cwd: str, version: str | None
+) -> None:
+    fake = folder / "codex-of-old"
+    if version is not None:
+        answer = {"id": 1, "result": {"userAgent": f"sayagain/{version} (Linux)"}}
+        fake.write_text(f"#!/bin/sh\nread line\necho '{json.dumps(answer)}'\ncat\n", encoding="utf-8")
+    else:
+        fake.write_text("#!/bin/sh\necho 'no such command: app-server' >&2\nexit 2\n", encoding="utf-8")
+    fake.chmod(0o755)
+    async with agent_process({**env, "CODEX_PATH": str(fake)}) as agent:
+        await agent.wire.initialize()
+        with pytest.raises(WireError) as caught:
+            await agent.wire.new(cwd)
+    assert caught.value.data == {"reason": "runtime_missing"}
+    assert str(fake) in caught.value.message
+    assert (version or "no such command") in caught.value.message
+
+
+async def test_a_missing_codex_is_an_error_with_a_way_out(env: dict[str, str], cwd: str) -> None:
+    async with agent_process({**env, "CODEX_PATH": "/nowhere/codex"}) as agent:
+        await agent.wire.initialize()
+        with pytest.raises(WireError) as caught:
+            await agent.wire.new(cwd)
+    assert caught.value.data == {"reason": "runtime_missing"}
+    assert "/nowhere/codex" in caught.value.message
