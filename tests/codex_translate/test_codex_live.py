@@ -271,6 +271,20 @@ def test_a_server_that_does_not_start_is_told(world: World) -> None:
     assert world.say("mcpServer/startupStatus/updated", name="s", status="ready") == []
 
 
+def test_a_limit_that_is_nearly_reached_is_told_until_it_begins_anew(world: World) -> None:
+    def limits(used: float, resets: int) -> list[str]:
+        primary = {"usedPercent": used, "windowDurationMins": 300, "resetsAt": resets}
+        params = {"rateLimits": {"primary": primary, "secondary": None}}
+        events = world.translator.notification("account/rateLimits/updated", params)
+        return [update["title"] for update in updates(events)]
+
+    assert limits(50, 1) == []
+    assert limits(91, 1) == ["The 5-hour limit is nearly reached"]
+    assert limits(95, 1) == []
+    assert limits(100, 1) == ["The 5-hour limit is reached"]
+    assert limits(92, 2) == ["The 5-hour limit is nearly reached"]
+
+
 # Children
 
 SPAWN = {"tool": "spawnAgent", "status": "completed", "receiverThreadIds": ["kid"], "prompt": "Help."}
@@ -360,7 +374,14 @@ def test_a_thread_can_be_adopted(world: World) -> None:
 def test_what_waits_for_a_name_is_bounded(world: World) -> None:
     for number in range(5000):
         world.say("item/completed", "kid", item={"type": "agentMessage", "id": f"m{number}", "text": "x"})
-    assert len(world.completed("collabAgentToolCall", **SPAWN)) == 4096 + 3
+    assert len(world.completed("collabAgentToolCall", **SPAWN)) < 4096
+
+
+def test_a_thread_that_nobody_names_makes_room(world: World) -> None:
+    for number in range(4096):
+        world.say("item/completed", "stranger", item={"type": "agentMessage", "id": f"m{number}", "text": "x"})
+    world.say("item/completed", "kid", item={"type": "agentMessage", "id": "m", "text": "Early"})
+    assert any(update.get("messageId") == "m" for update in updates(world.completed("collabAgentToolCall", **SPAWN)))
 
 
 def test_the_end_of_the_process_ends_everything(world: World) -> None:

@@ -26,7 +26,7 @@ PLAN_ID: Final = "plan"
 """The plan that the model keeps by its ``update_plan`` tool; a session has one."""
 
 _WAITING: Final = 4096
-"""Notifications that may wait for a subagent to be named: its parent's item follows within a few (measured)."""
+"""Notifications that may wait for subagents to be named: the parent's item follows within a few (measured)."""
 
 _TEXTS: Final = {"agentMessage": ("agent_message", agent_text), "reasoning": ("agent_thought", thought_text)}
 
@@ -214,9 +214,13 @@ class LiveTranslator:
     # Threads
 
     def _keep(self, thread_id: str, method: str, params: Json) -> None:
-        if thread_id and method in self._handlers and self._waiting < _WAITING:
-            self._unknown.setdefault(thread_id, []).append((method, params))
-            self._waiting += 1
+        if not thread_id or method not in self._handlers:
+            return
+        self._unknown.setdefault(thread_id, []).append((method, params))
+        self._waiting += 1
+        if self._waiting > _WAITING:
+            # Codex has threads of its own that nobody ever names; they come first, and go first.
+            self._waiting -= len(self._unknown.pop(next(iter(self._unknown))))
 
     def _announce(self, parent: _Thread, found: list[subagents.Named]) -> list[RuntimeEvent]:
         """Announce those that are not known; what was kept of them follows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from sayagain.protocol.loose import Block, Json, as_mapping, as_text
+from sayagain.protocol.loose import Block, Json, as_count, as_mapping, as_text
 
 __all__ = ["METHODS", "Notices", "notice"]
 
@@ -86,6 +86,26 @@ def _hook(params: Json) -> Block | None:
     return notice("warning", f"A {name} hook {outcome}", as_text(run.get("statusMessage")))
 
 
+def _limits(params: Json) -> Block | None:
+    limits = as_mapping(params.get("rateLimits"))
+    window = max((as_mapping(limits.get(name)) for name in ("primary", "secondary")), key=_used)
+    if _used(window) < _NEARLY:
+        return None
+    minutes = as_count(window.get("windowDurationMins")) or 0
+    name = "usage limit"
+    if minutes >= 60:
+        name = f"{minutes // 1440}-day limit" if minutes >= 1440 else f"{minutes // 60}-hour limit"
+    if _used(window) >= 100:
+        return notice("error", f"The {name} is reached")
+    return notice("warning", f"The {name} is nearly reached")
+
+
+def _used(window: Json) -> float:
+    """The percentage of a limit that is used."""
+    used = window.get("usedPercent")
+    return used if isinstance(used, int | float) and not isinstance(used, bool) else 0
+
+
 METHODS: Final[Mapping[str, Callable[[Json], Block | None]]] = {
     "warning": _warning,
     "guardianWarning": _warning,
@@ -96,11 +116,21 @@ METHODS: Final[Mapping[str, Callable[[Json], Block | None]]] = {
     "mcpServer/startupStatus/updated": _server,
     "item/autoApprovalReview/completed": _review,
     "hook/completed": _hook,
+    "account/rateLimits/updated": _limits,
 }
 """Notifications that make notices."""
 
+_NEARLY: Final = 90
+"""Percentage of a usage limit from which on the user should know."""
+
 _EVENTS: Final = frozenset({"error", "item/autoApprovalReview/completed", "hook/completed"})
 """Their notices are worth giving once a turn: each turn's is another event, not the same news again."""
+
+
+def _resets(params: Json) -> str:
+    """When a limit begins anew: its notices then are news again."""
+    limits = as_mapping(params.get("rateLimits"))
+    return " ".join(str(as_mapping(limits.get(name)).get("resetsAt")) for name in ("primary", "secondary") if limits)
 
 
 class Notices:
@@ -117,7 +147,7 @@ class Notices:
         update = make(params) if make else None
         if update is None:
             return None
-        turn = as_text(params.get("turnId")) if method in _EVENTS else ""
+        turn = as_text(params.get("turnId")) if method in _EVENTS else _resets(params)
         about = "" if method == "error" else update.get("description", "")
         key = "\n".join((method, turn, update["title"], about))
         if key in self._given:
