@@ -74,6 +74,11 @@ def test_the_scrubber_names_what_the_runtime_names_by_chance() -> None:
     assert scrub(path).startswith("/home/user/.codex/sessions/2026/01/01/rollout-2026-01-01T00-00-00-")
     assert [scrub(value, "processId") for value in ("97736", "12", "97736")] == ["1000", "1001", "1000"]
     assert [scrub(value, "agentNickname") for value in ("Ada", "Eve", "Ada")] == ["Helper1", "Helper2", "Helper1"]
+    renamed = scrub("msg_0198c0de-0000-7000-8000-000000000000")
+    assert renamed.startswith("msg_")
+    assert renamed == f"msg_{scrub('0198c0de-0000-7000-8000-000000000000')}"
+    assert "0198c0de" not in renamed
+    assert scrub(1_796_062_297_781, "emittedAtMs") == scrub(1_796_062_297_999, "startedAtMs")
     assert scrub("recorder/0.163.0 (Some 12; x86_64) unknown (recorder; 1)", "userAgent") == (
         "recorder/0.163.0 (Linux; x86_64)"
     )

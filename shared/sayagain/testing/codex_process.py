@@ -264,6 +264,8 @@ async def run_codex(
             try:
                 about = {"name": "recorder", "title": "Recorder", "version": "1"}
                 await codex.request("initialize", clientInfo=about, capabilities={"experimentalApi": True})
+                # The last thing that it says unasked: from here on a recording has one order.
+                await codex.until(lambda m: m.get("method") == "remoteControl/status/changed")
                 await codex.send({"method": "initialized"})
                 yield codex
                 if process.returncode is None:

@@ -73,6 +73,7 @@ class _Recording:
                         self.thread_id = codex.thread_id = (await codex.request("thread/start", **params))["thread"][
                             "id"
                         ]
+                        await codex.until(lambda m: m.get("method") == "thread/started")
                     yield codex
 
             await scenario.play(CodexStage(run, service, self.place.project))

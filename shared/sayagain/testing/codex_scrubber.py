@@ -6,9 +6,10 @@ import re
 import shlex
 import socket
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
-from sayagain.testing.scrubber import Scrubber
+from sayagain.testing.scrubber import EPOCH, Scrubber
 
 __all__ = ["CODEX_MARKERS", "PATCH_LINE", "CodexScrubber", "shell_words"]
 
@@ -37,6 +38,9 @@ PATCH_LINE: Final = re.compile(
 _ROLLOUT: Final = re.compile(
     r"(?<=sessions/)\d{4}/\d\d/\d\d/rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d|rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d"
 )
+_PREFIXED_UUID: Final = re.compile(r"(?<=[a-z]_)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+"""An identifier that the runtime gives to an item of the model's, such as ``msg_...``."""
+
 _NEUTRAL_DAY: Final = "2026/01/01/"
 _NEUTRAL_ROLLOUT: Final = "rollout-2026-01-01T00-00-00"
 _AGENT: Final = re.compile(r"\S+/(\d+\.\d+\.\d+)\S* \(.*")
@@ -74,6 +78,10 @@ class CodexScrubber(Scrubber):
                 return self._neutral(value)
         return super().scrub(value, key)
 
+    def _clock(self, moment: int) -> datetime:
+        """One moment for all: which events share a millisecond is chance, and the order of lines tells the order."""
+        return EPOCH
+
     def _is_ours(self, text: str) -> bool:
         return bool(PATCH_LINE.fullmatch(text)) or super()._is_ours(text)
 
@@ -81,4 +89,5 @@ class CodexScrubber(Scrubber):
         def rollout(found: re.Match[str]) -> str:
             return f"{_NEUTRAL_DAY}{_NEUTRAL_ROLLOUT}" if "/" in found[0] else _NEUTRAL_ROLLOUT
 
-        return super()._neutral(_ROLLOUT.sub(rollout, text))
+        text = _PREFIXED_UUID.sub(lambda found: self._renamed(found[0]), _ROLLOUT.sub(rollout, text))
+        return super()._neutral(text)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
-__all__ = ["MARKERS", "MAX_FOREIGN", "Scrubber", "is_placeholder", "strings_in"]
+__all__ = ["EPOCH", "MARKERS", "MAX_FOREIGN", "Scrubber", "is_placeholder", "strings_in"]
 
 MAX_FOREIGN: Final = 200
 """No string of the runtime's own longer than this stays in a fixture."""
@@ -68,7 +68,8 @@ _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _LINE_NUMBER: Final = re.compile(r"^(?:\s*\d+[\t→:-]|[+\- ])")
 _DURATION: Final = re.compile(r"(?:duration|latency|elapsed|ttft|_ms$|Ms$|Duration)")
 _PLACEHOLDER: Final = re.compile(r"<placeholder \d+ chars>")
-_EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""The moment at which every recording begins."""
 _TICK: Final = timedelta(milliseconds=10)
 _MILLISECONDS: Final = (1_500_000_000_000, 2_500_000_000_000)
 _SECONDS: Final = (1_500_000_000, 2_500_000_000)
@@ -161,7 +162,7 @@ class Scrubber:
         if isinstance(value, int) and _MILLISECONDS[0] < value < _MILLISECONDS[1]:
             return int(self._clock(value).timestamp() * 1000)
         if _SECONDS[0] < value < _SECONDS[1]:
-            return int(_EPOCH.timestamp())
+            return int(EPOCH.timestamp())
         if key == "pid":
             return 4242
         return 1 if _DURATION.search(key) else value
@@ -170,7 +171,7 @@ class Scrubber:
         if _ISO.fullmatch(text):
             return self._clock(_milliseconds(text)).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
         if _DATE.fullmatch(text):
-            return _EPOCH.date().isoformat()
+            return EPOCH.date().isoformat()
         text = _REMINDER.sub(lambda match: _placeholder(match[0]), self._neutral(text))
         if self._is_ours(text) or (key in _NAME_KEYS and len(text) <= 40):
             return text
@@ -228,7 +229,7 @@ class Scrubber:
     def _clock(self, moment: int) -> datetime:
         if not self._ticks:
             self._ticks = {time: tick for tick, time in enumerate(sorted(self._times))}
-        return _EPOCH + _TICK * self._ticks.get(moment, 0)
+        return EPOCH + _TICK * self._ticks.get(moment, 0)
 
 
 def _hidden(lines: list[str]) -> str:
