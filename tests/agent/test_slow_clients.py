@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from sayagain.agent.connection import HIGH_WATER, READ_WATER, Connection
+from sayagain.connection import HIGH_WATER, READ_WATER, Connection
 from sayagain.runtime import HistoryUpdate
 from sayagain.testing.fake_runtime import FakeStore
 from support_agent import Client, World, serving, settle

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -254,3 +257,25 @@ class TestResumed:
             result = await agent.wire.resume(session_id, cwd)
             assert values(result["configOptions"])["mode"] == "default"
             assert values(await choose(agent, session_id, "effort", "low"))["mode"] == "default"
+
+    async def test_a_process_that_is_started_again_keeps_what_was_set(
+        self, env: dict[str, str], agent: AgentProcess, service: MessagesService, cwd: str
+    ) -> None:
+        session_id = await agent.wire.new(cwd)
+        await choose(agent, session_id, "mode", "bypassPermissions")
+        await choose(agent, session_id, "model", "haiku")
+        await choose(agent, session_id, "effort", "high")
+        await agent.wire.prompt(session_id, "/model sonnet")
+        await agent.wire.until(lambda: told(agent, session_id)[-1]["model"] == "sonnet")
+        before = told(agent, session_id)
+        [registered] = Path(env["CLAUDE_CONFIG_DIR"], "sessions").glob("*.json")
+        os.kill(int(registered.stem), signal.SIGKILL)
+        # It may be written to the process that dies; then the retry starts another one.
+        with suppress(WireError):
+            await agent.wire.prompt(session_id, "Hello", key="k")
+        await agent.wire.prompt(session_id, "Hello", key="k")
+        await agent.wire.until(lambda: agent.wire.updates(session_id, "agent_message_chunk"))
+        assert [asked.model for asked in service.requests if asked.kind == "turn"] == [SONNET]
+        assert values(await choose(agent, session_id, "effort", "max")) == before[-1] | {"effort": "max"}
+        assert told(agent, session_id)[: len(before)] == before
+        assert told(agent, session_id)[len(before) :] == [before[-1] | {"effort": "max"}]

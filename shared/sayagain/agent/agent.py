@@ -15,9 +15,9 @@ from typing import Any, Final, Self
 import anyio
 
 from sayagain import __version__
-from sayagain.agent.connection import DEFERRED, Connection, Deferred, IncomingRequest, Outcome
 from sayagain.agent.sessions import Sessions
 from sayagain.agent.setup import check_prompt
+from sayagain.connection import DEFERRED, Connection, Deferred, IncomingRequest, Outcome
 from sayagain.errors import InvalidParams, InvalidRequest, MethodNotFound, UnsupportedVersion
 from sayagain.identity import derive_message_id, fresh_message_id, validate_key
 from sayagain.protocol.v2.methods import served

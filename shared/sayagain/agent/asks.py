@@ -13,7 +13,7 @@ from sayagain.runtime.events import Ask
 
 if TYPE_CHECKING:
     from sayagain.agent.attachment import Attachment
-    from sayagain.agent.connection import Call
+    from sayagain.connection import Call
 
 __all__ = ["AskBook", "OpenAsk"]
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from sayagain.agent.asks import OpenAsk
-from sayagain.agent.connection import Connection
 from sayagain.agent.replay import Gate, GateState
+from sayagain.connection import Connection
 
 __all__ = ["Attachment"]
 

@@ -17,10 +17,10 @@ import anyio.abc
 
 from sayagain.agent.asks import AskBook, OpenAsk
 from sayagain.agent.attachment import Attachment
-from sayagain.agent.connection import ClientError, Connection, IncomingRequest
 from sayagain.agent.foreground import ForegroundMachine
 from sayagain.agent.journal import Journal
 from sayagain.agent.prompts import Answer, PromptTable
+from sayagain.connection import Connection, ConnectionLost, IncomingRequest, PeerError
 from sayagain.errors import (
     HistoryUnreadable,
     RequestCancelled,
@@ -353,7 +353,7 @@ class Session:
         result: Mapping[str, Any] | None = None
         try:
             result = await call.result()
-        except ClientError as error:
+        except (PeerError, ConnectionLost) as error:
             if attachment.connection.is_closed:
                 # It stays open: another client has it by now, or the next one gets it.
                 if ask.call is call:

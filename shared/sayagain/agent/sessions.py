@@ -15,10 +15,10 @@ import anyio
 import anyio.abc
 
 from sayagain.agent.attachment import Attachment
-from sayagain.agent.connection import Connection, IncomingRequest
 from sayagain.agent.resume import replay
 from sayagain.agent.session import Session
 from sayagain.agent.setup import session_setup
+from sayagain.connection import Connection, IncomingRequest
 from sayagain.errors import InvalidParams, SessionNotFound
 from sayagain.identity import root_session_id
 from sayagain.runtime import Runtime, RuntimeSession, SessionSetup

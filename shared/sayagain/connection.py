@@ -1,4 +1,6 @@
-"""One client's connection: requests in, answers and updates out. The shell around the JSON-RPC core.
+"""One connection to a peer: requests and answers in both directions. The shell around the JSON-RPC core.
+
+The agent serves its clients through it, and the client package speaks to agents through it.
 
 The reader hands every message over in the order of the wire, and a handler's plain part runs before the next message
 is looked at; only what it returns to be awaited runs beside others. So a reservation that is made before the first
@@ -24,7 +26,17 @@ from sayagain.errors import InvalidRequest, RequestCancelled, SayagainError, to_
 from sayagain.protocol import jsonrpc
 from sayagain.transports import ClosedTransport, Transport
 
-__all__ = ["DEFERRED", "Call", "ClientError", "Connection", "Deferred", "Dispatcher", "IncomingRequest", "Outcome"]
+__all__ = [
+    "DEFERRED",
+    "Call",
+    "Connection",
+    "ConnectionLost",
+    "Deferred",
+    "Dispatcher",
+    "IncomingRequest",
+    "Outcome",
+    "PeerError",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +62,21 @@ Result: TypeAlias = Mapping[str, Any]
 Outcome: TypeAlias = Result | Deferred | Awaitable[Result | Deferred]
 
 
-class ClientError(Exception):
-    """The client answered one of our requests with an error, or the connection ended before it answered."""
+class PeerError(Exception):
+    """The peer answered one of our requests with an error."""
+
+    def __init__(self, code: int, message: str, data: object = None) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.code})"
+
+
+class ConnectionLost(Exception):
+    """There is no answer to one of our requests: the connection ended first, or the request was given up."""
 
 
 class Dispatcher(Protocol):
@@ -159,7 +184,7 @@ class Connection:
         call.id = self._outgoing.add(call)
         self._send(jsonrpc.encode_request(call.id, method, params))
         if self._closed:
-            call.end(ClientError("the connection is closed"))
+            call.end(ConnectionLost("the connection is closed"))
         return call
 
     async def drained(self, limit: int = HIGH_WATER) -> None:
@@ -198,7 +223,7 @@ class Connection:
         self._queued = 0
         self._below.set()
         for call in self._outgoing.drain():
-            call.end(ClientError("the connection ended"))
+            call.end(ConnectionLost("the connection ended"))
         self._dispatcher.closed(self)
 
     # Incoming.
@@ -232,7 +257,7 @@ class Connection:
                 self._notification(message)
             case jsonrpc.Response():
                 if (call := self._outgoing.resolve(message.id)) is not None:
-                    call.end(message.result if message.error is None else ClientError(message.error.get("message", "")))
+                    call.end(message.result if message.error is None else _peer_error(message.error))
             case jsonrpc.Invalid():
                 if message.answered:
                     reply(jsonrpc.encode_error(message.id, to_wire(message.error)))
@@ -352,26 +377,39 @@ class Call:
         self._outcome: Any = None
 
     async def result(self) -> Mapping[str, Any]:
-        """The client's result; raises :class:`ClientError`. Cancelling the wait cancels the request (CAN-6)."""
+        """The peer's result; raises :class:`PeerError` or :class:`ConnectionLost`.
+
+        Cancelling the wait cancels the request (CAN-6).
+        """
         try:
             await self._done.wait()
         except BaseException:
             self.cancel()
             raise
         outcome: object = self._outcome
-        if isinstance(outcome, ClientError):
+        if isinstance(outcome, PeerError | ConnectionLost):
             raise outcome
         if not isinstance(outcome, Mapping):
-            raise ClientError("the client answered with something that is no object")
+            raise PeerError(-32603, "the answer is no object")
         return cast("Mapping[str, Any]", outcome)
 
     def cancel(self) -> None:
         """The answer no longer matters: tell the client, and ignore what it still sends."""
         if self._connection._outgoing.resolve(self.id) is not None:  # pyright: ignore[reportPrivateUsage]
             self._connection.notify("$/cancel_request", {"requestId": self.id})
-        self.end(ClientError("cancelled"))
+        self.end(ConnectionLost("the request was cancelled"))
 
     def end(self, outcome: Any) -> None:
         if not self._done.is_set():
             self._outcome = outcome
             self._done.set()
+
+
+def _peer_error(error: Mapping[str, Any]) -> PeerError:
+    """Whatever a peer may send as an error object."""
+    code, message = error.get("code"), error.get("message")
+    return PeerError(
+        code if isinstance(code, int) and not isinstance(code, bool) else -32603,
+        message if isinstance(message, str) else "",
+        error.get("data"),
+    )
