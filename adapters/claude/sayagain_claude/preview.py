@@ -15,16 +15,18 @@ __all__ = ["LARGEST", "text_before"]
 LARGEST: Final = 1 << 20
 """Bytes of a file up to which its patch is shown beforehand; making one of a larger file would delay the question."""
 
-_EDITS: Final = frozenset({"Edit", "Write"})
+_EDITS: Final = {"Edit": "file_path", "Write": "file_path", "NotebookEdit": "notebook_path"}
+"""The tools that edit files, and the field of their input that names the file."""
 
 
 def text_before(request: Mapping[str, Any], cwd: str) -> str | None:
     """The text of the file that a ``can_use_tool`` request wants to change; ``""`` for one that does not exist yet.
 
+    As the CLI reads it (measured): a line ends with a newline alone, a byte-order mark is a character, UTF-16 is text.
     ``None`` for other tools, and for files that are no text, too large, or not readable. Blocking.
     """
-    name = as_mapping(request.get("input")).get("file_path")
-    if request.get("tool_name") not in _EDITS or not isinstance(name, str):
+    name = as_mapping(request.get("input")).get(_EDITS.get(str(request.get("tool_name")), ""))
+    if not isinstance(name, str):
         return None
     try:
         path = Path(cwd) / name
@@ -33,8 +35,12 @@ def text_before(request: Mapping[str, Any], cwd: str) -> str | None:
             return None
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(fd, "rb") as file:
-            return file.read(LARGEST).decode("utf-8")
+            return _decoded(file.read(LARGEST))
     except FileNotFoundError:
         return ""
     except (OSError, ValueError):
         return None
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-16-le" if data.startswith(b"\xff\xfe") else "utf-8").replace("\r\n", "\n")

@@ -11,6 +11,7 @@ from typing import Any, Final
 from sayagain_claude.translate import diffs
 from sayagain_claude.translate.blocks import Block, Json, as_list, as_mapping, as_text, fenced
 from sayagain_claude.translate.harness import DECLINED, DISMISSED, IN_CHAT
+from sayagain_claude.translate.notebooks import edited_notebook
 from sayagain_claude.translate.tools import absolute_path, started, tool_kind
 
 __all__ = ["answered_questions", "permission_request", "permission_response", "unanswered_questions"]
@@ -195,9 +196,15 @@ def _modes_label(suggestions: Sequence[Json]) -> str:
 
 
 def _preview(name: str, input_: Json, cwd: str, before: str | None) -> Block | None:
-    path = absolute_path(input_.get("file_path"), cwd)
-    if path is None or name not in ("Write", "Edit"):
+    path = absolute_path(input_.get("notebook_path" if name == "NotebookEdit" else "file_path"), cwd)
+    if path is None or name not in ("Write", "Edit", "NotebookEdit"):
         return None
+    if name == "NotebookEdit":
+        edited = edited_notebook(before, input_) if before else None
+        if edited is not None:
+            return diffs.text_diff(path, before, edited)
+        source = as_text(input_.get("new_source"))
+        return fenced(source) if source else None
     missing = before == ""
     if name == "Write":
         after = input_.get("content")
