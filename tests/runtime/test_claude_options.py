@@ -274,7 +274,7 @@ class TestResumed:
         with suppress(WireError):
             await agent.wire.prompt(session_id, "Hello", key="k")
         await agent.wire.prompt(session_id, "Hello", key="k")
-        await agent.wire.until(lambda: agent.wire.updates(session_id, "agent_message_chunk"))
+        await agent.wire.until(lambda: any(asked.kind == "turn" for asked in service.requests))
         assert [asked.model for asked in service.requests if asked.kind == "turn"] == [SONNET]
         assert values(await choose(agent, session_id, "effort", "max")) == before[-1] | {"effort": "max"}
         assert told(agent, session_id)[: len(before)] == before

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -240,7 +241,7 @@ def _fits(field: Json, value: Any) -> bool:
             return (
                 isinstance(value, int | float)
                 and not isinstance(value, bool)
-                and (kind == "number" or float(value).is_integer())
+                and (isinstance(value, int) or value.is_integer() or (kind == "number" and isfinite(value)))
                 and _within(value, field.get("minimum"), field.get("maximum"))
             )
 
