@@ -263,6 +263,13 @@ def test_a_form_that_requires_what_has_no_field_is_declined() -> None:
     assert approvals.request("s", ELICITATION, params, item=None, capabilities=FORMS) is None
 
 
+def test_a_form_that_requires_nonsense_is_declined() -> None:
+    params = {**FORM, "requestedSchema": {**SCHEMA, "required": ["name", {}]}}
+    assert (
+        approvals.response(ELICITATION, params, {"action": "accept", "content": {"name": "n"}})["action"] == "decline"
+    )
+
+
 # The model's questions
 
 QUESTION = {

@@ -156,7 +156,7 @@ def mcp_response(params: Json, result: Mapping[str, Any] | None) -> Block:
     properties = as_mapping(schema.get("properties"))
     given = as_mapping(result.get("content"))
     content = {name: clean(value) for name, value in given.items() if _fits(as_mapping(properties.get(name)), value)}
-    missing = [name for name in as_list(schema.get("required")) if name not in content]
+    missing = [name for name in map(as_text, as_list(schema.get("required"))) if name not in content]
     return dict(_DECLINED) if missing else {"action": "accept", "content": content, "_meta": None}
 
 
