@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -27,6 +28,7 @@ __all__ = [
     "codex_pids",
     "rollout",
     "stored_ids",
+    "trust_hook",
 ]
 
 REPOSITORY = Path(__file__).parent.parent
@@ -75,6 +77,34 @@ def codex_environment(
         "CODEX_PATH": bundled(),
     }
     return env | extra
+
+
+def trust_hook(env: Mapping[str, str], event: str, command: str) -> None:
+    """Configure a hook, as a user does who has looked at it: Codex runs none whose hash is not trusted."""
+    hooks = {"hooks": {event: [{"hooks": [{"type": "command", "command": command}]}]}}
+    home = Path(env["CODEX_HOME"])
+    (home / "hooks.json").write_text(json.dumps(hooks), encoding="utf-8")
+    requests = [
+        {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "test", "version": "1"}}},
+        {"method": "initialized"},
+        {"id": 2, "method": "hooks/list", "params": {"cwds": [env["HOME"]]}},
+    ]
+    with subprocess.Popen(
+        [env["CODEX_PATH"], "app-server"],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
+        process.stdin.flush()
+        answer = next(message for line in process.stdout if (message := json.loads(line)).get("id") == 2)
+        process.stdin.close()
+    (hook,) = answer["result"]["data"][0]["hooks"]
+    with (home / "config.toml").open("a", encoding="utf-8") as config:
+        config.write(f'[hooks.state."{hook["key"]}"]\ntrusted_hash = "{hook["currentHash"]}"\n')
 
 
 def bundled() -> str:

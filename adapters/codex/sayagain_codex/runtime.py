@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import webbrowser
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -29,6 +29,8 @@ from sayagain_codex.session import CodexSession
 from sayagain_codex.threads import is_thread_id, message_ids, read_fault, thread_fault
 
 __all__ = ["CAPABILITIES", "CodexRuntime"]
+
+logger = logging.getLogger(__name__)
 
 CAPABILITIES: Final = RuntimeCapabilities(
     image=True,
@@ -76,7 +78,15 @@ class CodexRuntime:
         self._patience = Patience.from_env(self._env)
         self._servers = Servers(self._env, self._patience, self._tasks, prepare=self._prepare, heard=self._heard)
         self._account = Account(self._servers)
+        self._tasks.start_soon(self._warm_up)
         return self
+
+    async def _warm_up(self) -> None:
+        """Start Codex ahead of the first session, which then finds it ready. What fails here is told there."""
+        try:
+            await self._servers.get()
+        except RuntimeFault as error:
+            logger.info("Codex was not started ahead: %s", error)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -122,6 +132,8 @@ class CodexRuntime:
         if self._servers.ephemeral_login:
             self._api_key, self._servers.ephemeral_login = None, False
             await self._restart()
+        import webbrowser  # costs 10 ms, and few need it
+
         server = await self._servers.get()
         started = await server.request("account/login/start", {"type": "chatgpt"})
         login = self._logins[started["loginId"]] = _Login()

@@ -56,6 +56,7 @@ class Turns:
         self._cancelling = False
         self._steered = False
         self._ours: str | None = None
+        self._refusal: str | None = None
         self.submitted: str | None = None
         self.turn_id: str | None = None
         """The running turn, as ``turn/interrupt`` names it."""
@@ -80,6 +81,7 @@ class Turns:
         self.submitted = message_id
         self._ours = None
         self._steered = False
+        self._refusal = None
 
     def take_back(self, message_id: str) -> None:
         """Codex refused the message, or it was given back."""
@@ -153,6 +155,10 @@ class Turns:
                 self.turn_id = params["turn"]["id"]
                 if not self._active:
                     yield from self._work("running")
+            case "hook/completed":
+                if params["run"].get("status") == "blocked":
+                    words = [str(entry.get("text", "")) for entry in params["run"].get("entries") or ()]
+                    self._refusal = " ".join(words).strip() or "A hook blocked the prompt"
             case "turn/completed":
                 yield from self._completed(params["turn"])
             case _:
@@ -182,12 +188,20 @@ class Turns:
             self.suspect = True
             self._ours = None
         if unsettled is not None and not lost:
-            yield from self.refused(_refusal(turn, cancelling=self._cancelling))
+            yield from self.refused(self._reason(turn))
         if self._active:
             self.turn_id = None
             yield from self._end(*_ending(turn, cancelling=self._cancelling), self._usage())
         if unsettled is not None and lost:
             yield Lost(unsettled)
+
+    def _reason(self, turn: Params) -> SayagainError:
+        if self._cancelling:
+            return RequestCancelled("the session's work was cancelled")
+        error = turn.get("error") or {}
+        return PromptRefused(
+            str(self._refusal or error.get("message") or "Codex ended the turn without storing the message")
+        )
 
     def _end(self, stop_reason: str, error: Params | None, usage: Params | None = None) -> Iterator[RuntimeEvent]:
         self._active = False
@@ -220,10 +234,3 @@ def _is_auth(info: object) -> bool:
     """A missing login is told as the HTTP status of a failed connection (measured)."""
     details = as_mapping(info)
     return info == "unauthorized" or any(as_mapping(value).get("httpStatusCode") == 401 for value in details.values())
-
-
-def _refusal(turn: Params, *, cancelling: bool) -> SayagainError:
-    if cancelling:
-        return RequestCancelled("the session's work was cancelled")
-    error = turn.get("error")
-    return PromptRefused(str(error["message"]) if error else "Codex ended the turn without storing the message")
