@@ -248,7 +248,8 @@ def test_an_accepted_value_can_be_written_out(data: st.DataObject) -> None:
 def test_answering_initialize_needs_neither_pydantic_nor_the_other_types(extra: str) -> None:
     code = (
         # What the libraries below import by themselves differs with their versions.
-        f"import json, sys, pydantic_core, typing_extensions; theirs = set(sys.modules); {extra}from sayagain.protocol.v2.validate import validate; "
+        "import json, sys, pydantic_core, typing_extensions; theirs = set(sys.modules); "
+        f"{extra}from sayagain.protocol.v2.validate import validate; "
         "from sayagain.protocol.v2.initialize import InitializeRequest; "
         "validate(InitializeRequest, {'protocolVersion': 2, 'info': {'name': 'a', 'version': '1'}}); "
         "print(json.dumps(sorted(set(sys.modules) - theirs)))"

@@ -151,7 +151,8 @@ class ClaudeSession:
             async with self._lifecycle:
                 await self._running()
         except RuntimeFault as error:
-            logger.warning("Claude Code was not started ahead: %s", error)
+            if not self._closed:
+                logger.warning("Claude Code was not started ahead: %s", error)
 
     # Ownership.
 
