@@ -21,6 +21,11 @@ LOADED = {
 }
 
 
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 def model(name: str, *efforts: str, hidden: bool = False) -> dict[str, Any]:
     return {
         "model": name,
