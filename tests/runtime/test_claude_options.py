@@ -23,7 +23,13 @@ SONNET = "claude-sonnet-5-5"
 
 
 def values(options: list[dict[str, Any]]) -> dict[str, str]:
-    return {option["configId"]: option["currentValue"] for option in options}
+    """The current values of the select options."""
+    return {option["configId"]: option["currentValue"] for option in options if option["type"] == "select"}
+
+
+def switched_on(options: list[dict[str, Any]]) -> list[str]:
+    """The boolean options that are on."""
+    return [option["configId"] for option in options if option["type"] == "boolean" and option["currentValue"]]
 
 
 def offered(options: list[dict[str, Any]], config_id: str) -> list[str]:
@@ -111,6 +117,14 @@ class TestSetByTheClient:
                 await choose(agent, session_id, "effort", "low")
             assert refused.value.code == -32602
             assert told(agent, session_id)[-1]["effort"] == "high"
+
+    async def test_ultracode_is_a_switch(self, agent: AgentProcess, cwd: str) -> None:
+        session_id = await agent.wire.new(cwd)
+        assert switched_on(await choose(agent, session_id, "ultracode", True, "boolean")) == ["ultracode"]
+        assert switched_on(await choose(agent, session_id, "mode", "plan")) == ["ultracode"]
+        assert switched_on(await choose(agent, session_id, "ultracode", False, "boolean")) == []
+        with pytest.raises(WireError):
+            await choose(agent, session_id, "ultracode", "true")
 
 
 class TestSetByTheSettings:
@@ -265,6 +279,7 @@ class TestResumed:
         await choose(agent, session_id, "mode", "bypassPermissions")
         await choose(agent, session_id, "model", "haiku")
         await choose(agent, session_id, "effort", "high")
+        await choose(agent, session_id, "ultracode", True, "boolean")
         await agent.wire.prompt(session_id, "/model sonnet")
         await agent.wire.until(lambda: told(agent, session_id)[-1]["model"] == "sonnet")
         before = told(agent, session_id)
@@ -276,6 +291,10 @@ class TestResumed:
         await agent.wire.prompt(session_id, "Hello", key="k")
         await agent.wire.until(lambda: any(asked.kind == "turn" for asked in service.requests))
         assert [asked.model for asked in service.requests if asked.kind == "turn"] == [SONNET]
-        assert values(await choose(agent, session_id, "effort", "max")) == before[-1] | {"effort": "max"}
+        assert switched_on(await choose(agent, session_id, "mode", "bypassPermissions")) == ["ultracode"]
+        # To choose an effort is to choose against ultracode, in the CLI.
+        options = await choose(agent, session_id, "effort", "max")
+        assert values(options) == before[-1] | {"effort": "max"}
+        assert switched_on(options) == []
         assert told(agent, session_id)[: len(before)] == before
         assert told(agent, session_id)[len(before) :] == [before[-1] | {"effort": "max"}]

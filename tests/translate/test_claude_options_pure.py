@@ -87,8 +87,9 @@ def test_effort_and_auto_mode_go_with_the_model() -> None:
     options.settings(settings("claude-old", None))
     assert values(options) == {"mode": "default", "model": "old"}
     assert "auto" not in offered(options, "mode")
-    with pytest.raises(InvalidParams):
-        options.check("effort", "low")
+    for option, value in (("effort", "low"), ("ultracode", True)):
+        with pytest.raises(InvalidParams):
+            options.check(option, value)
     options.frame({"type": "system", "subtype": "status", "permissionMode": "dontAsk"})
     assert offered(options, "mode")[-1] == "dontAsk"
 
@@ -142,6 +143,26 @@ def test_another_process_gets_what_was_chosen_and_what_has_changed() -> None:
     options.frame({"type": "system", "subtype": "status", "permissionMode": "acceptEdits"})
     options.settings(settings("claude-haiku"))
     assert options.arguments() == ["--permission-mode=acceptEdits", "--model=haiku", "--effort=medium"]
+
+
+def test_ultracode_is_there_where_the_cli_has_it() -> None:
+    options = started()
+    assert "ultracode" not in values(options)
+    available = settings()
+    available["applied"] |= {"ultracode": False, "ultracodeAvailable": True}
+    options.settings(available)
+    assert values(options)["ultracode"] is False
+    assert options.arguments() == ['--settings={"ultracode":false}']
+    options.check("ultracode", True)
+    assert options.request("ultracode", True)["settings"] == {"ultracode": True}
+    options.accepted("ultracode", True, {})
+    available["applied"] |= {"ultracode": True, "ultracodeAvailable": False}
+    options.settings(available)
+    assert values(options)["ultracode"] is True
+    assert options.arguments() == ['--settings={"ultracode":true}']
+    for value in ("on", "true"):
+        with pytest.raises(InvalidParams):
+            options.check("ultracode", value)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_a_command_is_asked_for_with_the_whole_call() -> None:
     assert "sessionUpdate" not in call
     assert names(params) == {
         "allow_once": "Allow",
-        "allow_always": "Always allow Bash(touch *) and access to /work in this project",
+        "allow_always": "Always allow commands that begin with touch and access to /work in this project",
         "allow_mode": "Allow, and accept all edits in this session",
         "reject_once": "Reject",
     }
@@ -57,6 +57,32 @@ def test_a_command_is_asked_for_with_the_whole_call() -> None:
         "allow_always",
         "reject_once",
     ]
+
+
+@pytest.mark.parametrize(
+    ("tool", "content", "label"),
+    [
+        ("Bash", "npm test", "the command npm test"),
+        ("Bash", "git log:*", "commands that begin with git log"),
+        ("Bash", None, "Bash"),
+        ("WebFetch", "domain:example.com", "fetching from example.com"),
+        ("Read", "//tmp/**", "reading //tmp/**"),
+        ("Skill", "greet", "the skill greet"),
+        ("mcp__server__tool", None, "tool of server"),
+        ("mcp__server", None, "all tools of server"),
+        ("Agent", "Explore", "Agent(Explore)"),
+    ],
+)
+def test_a_rule_is_put_in_words(tool: str, content: str | None, label: str) -> None:
+    rule = {"toolName": tool} | ({"ruleContent": content} if content else {})
+    suggestion = {"type": "addRules", "rules": [rule, rule], "behavior": "allow", "destination": "userSettings"}
+    shown = names(ask(request(suggestions=[suggestion])))
+    assert shown["allow_always"] == f"Always allow {label} in all projects"
+
+
+def test_what_denies_is_no_allowance() -> None:
+    asked = request(suggestions=[{**RULE, "behavior": "deny"}])
+    assert list(names(ask(asked))) == ["allow_once", "reject_once"]
 
 
 def test_each_allowing_option_applies_what_its_name_says() -> None:

@@ -85,7 +85,6 @@ class OptionControl:
             if not self._options.known:
                 await self._read(process)
             self._options.check(config_id, value)
-            assert isinstance(value, str)
             try:
                 answer = await process.request(self._options.request(config_id, value), patience=self._patience)
             except ControlRefused as error:

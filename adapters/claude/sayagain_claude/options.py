@@ -1,4 +1,4 @@
-"""A session's config options: mode, model and effort. Pure; the session does the talking.
+"""A session's config options: mode, model, effort and ultracode. Pure; the session does the talking.
 
 One truth, which is the CLI's: what it says at its start, in ``system/status`` and ``system/init`` frames and in its
 answer to ``get_settings``. Before it was heard, the list is a guess from the stored session and the user's settings,
@@ -9,7 +9,8 @@ What is asked of a process (measured, claude 2.1.332)::
     set_permission_mode {mode}                          -> {mode}, and a status frame; refused with a reason
     set_model {model}                                   -> {model: <resolved id>}; takes any name
     apply_flag_settings {settings: {effortLevel}}       -> nothing, also for a level that has no effect
-    get_settings                                        -> {effective: {...}, applied: {model, effort, ...}}
+    apply_flag_settings {settings: {ultracode}}         -> nothing
+    get_settings                                        -> {effective: {...}, applied: {model, effort, ultracode, ...}}
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ __all__ = ["BYPASS", "EFFORT", "EFFORTS", "MODE", "MODEL", "Choices", "Options",
 MODE: Final = "mode"
 MODEL: Final = "model"
 EFFORT: Final = "effort"
+ULTRACODE: Final = "ultracode"
 
 BYPASS: Final = "bypassPermissions"
 _AUTO: Final = "auto"
@@ -88,12 +90,14 @@ class Options:
         self._mode = stored or (known.default_mode if not forbidden else None) or "default"
         self._effort = known.effort if known.effort in EFFORTS else None
         self._models: Sequence[Json] = models
+        # ``None`` where the model or the account has no such thing.
+        self._ultracode: bool | None = None
         self._guessed = True
         self._resolved = as_text(models[0].get("resolvedModel")) if models else ""
         self._model = as_text(models[0].get("value")) if models else ""
-        self._initial: dict[str, str] | None = None
+        self._initial: dict[str, str | bool] | None = None
         # Of these three the CLI itself restores the model, and the mode only at times (measured).
-        self._chosen: dict[str, str] = {EFFORT: self._effort} if self._effort else {}
+        self._chosen: dict[str, str | bool] = {EFFORT: self._effort} if self._effort else {}
         if stored or forbidden:
             self._chosen[MODE] = self._mode
         self._reported = self.wire()
@@ -119,16 +123,17 @@ class Options:
     def arguments(self) -> list[str]:
         """What a new process needs to go on as the last one left off."""
         arguments = ["--allow-dangerously-skip-permissions"] if self._bypass else []
-        chosen = dict(self._chosen)
-        if self._initial is not None:
-            current = self._current()
-            chosen |= {key: value for key, value in current.items() if value != self._initial.get(key)}
-        if mode := chosen.get(MODE):
-            arguments.append(f"--permission-mode={mode}")
-        if model := chosen.get(MODEL):
-            arguments.append(f"--model={model}")
-        if effort := chosen.get(EFFORT):
-            arguments.append(f"--effort={effort}")
+        current, initial = self._current(), self._initial
+        # One choice may have changed another, so it is their present values that count.
+        kept = {
+            key: value
+            for key, value in current.items()
+            if key in self._chosen or (initial is not None and value != initial.get(key))
+        }
+        flags = {MODE: "--permission-mode", MODEL: "--model", EFFORT: "--effort"}
+        arguments += [f"{flag}={kept[key]}" for key, flag in flags.items() if kept.get(key)]
+        if ULTRACODE in kept:
+            arguments.append(f'--settings={{"ultracode":{"true" if kept[ULTRACODE] else "false"}}}')
         return arguments
 
     # What the CLI says.
@@ -147,10 +152,12 @@ class Options:
         resolved = as_text(applied.get("model"))
         if resolved:
             self._resolved = resolved
-            wanted = (self._chosen.get(MODEL), self._model, as_text(effective.get("model")))
+            wanted = (str(self._chosen.get(MODEL, "")), self._model, as_text(effective.get("model")))
             self._model = self._value_of(resolved, wanted if self.known else (*wanted[::2], "default"))
         effort = as_text(applied.get("effort"))
         self._effort = effort if effort in self._efforts() else None
+        ultracode = applied.get("ultracode")
+        self._ultracode = ultracode is True if ultracode is True or applied.get("ultracodeAvailable") is True else None
         disabled = "disable" in (effective.get("disableAutoMode"), permissions.get("disableAutoMode"))
         self._auto = not disabled and self._entry().get("supportsAutoMode") is True
         self._guessed = False
@@ -181,31 +188,34 @@ class Options:
 
     def check(self, config_id: str, value: str | bool) -> None:
         """Raise :class:`InvalidParams` for what is not on offer (CFG-2). Complete once the settings are known."""
-        if config_id not in (MODE, MODEL, EFFORT):
+        if config_id not in (MODE, MODEL, EFFORT, ULTRACODE):
             raise InvalidParams("configId", "this session has no such option")
-        if not isinstance(value, str):
-            raise InvalidParams("value", "must be one of the option's values")
-        offered = next((option["options"] for option in self.wire() if option["configId"] == config_id), None)
-        if offered is None and self.known:
+        if isinstance(value, bool) is not (config_id == ULTRACODE):
+            raise InvalidParams("value", "must be of the option's type")
+        if not self.known:
+            return
+        option = next((option for option in self.wire() if option["configId"] == config_id), None)
+        if option is None:
             raise InvalidParams("configId", "the session's model has no such option")
-        if self.known and value not in [entry["value"] for entry in offered or ()]:
+        if config_id != ULTRACODE and value not in [entry["value"] for entry in option["options"]]:
             raise InvalidParams("value", "must be one of the option's values")
 
-    def request(self, config_id: str, value: str) -> Block:
+    def request(self, config_id: str, value: str | bool) -> Block:
         """The control request that sets an option."""
         if config_id == MODE:
             return {"subtype": "set_permission_mode", "mode": value}
         if config_id == MODEL:
             return {"subtype": "set_model", "model": value}
-        return {"subtype": "apply_flag_settings", "settings": {"effortLevel": value}}
+        setting = ULTRACODE if config_id == ULTRACODE else "effortLevel"
+        return {"subtype": "apply_flag_settings", "settings": {setting: value}}
 
-    def accepted(self, config_id: str, value: str, answer: Json) -> None:
-        """The CLI took the request. A model and an effort are certain only after :meth:`settings`."""
+    def accepted(self, config_id: str, value: str | bool, answer: Json) -> None:
+        """The CLI took the request. All but a mode is certain only after :meth:`settings`."""
         self._chosen[config_id] = value
         if config_id == MODE:
             self._set_mode(answer.get("mode") or value)
 
-    def value(self, config_id: str) -> str | None:
+    def value(self, config_id: str) -> str | bool | None:
         """An option's current value."""
         return self._current().get(config_id)
 
@@ -227,10 +237,20 @@ class Options:
             entries = [_entry(level, EFFORTS[level], "") for level in efforts]
             about = "How thoroughly the model thinks"
             options.append(_select(EFFORT, "Effort", about, "thought_level", self._effort or "", entries))
+        if self._ultracode is not None:
+            about = "Has several agents work on a task in parallel"
+            head: Block = {"configId": ULTRACODE, "name": "Ultracode", "description": about, "category": "model_config"}
+            options.append(head | {"type": "boolean", "currentValue": self._ultracode})
         return options
 
-    def _current(self) -> dict[str, str]:
-        return {MODE: self._mode, MODEL: self._model} | ({EFFORT: self._effort} if self._effort else {})
+    def _current(self) -> dict[str, str | bool]:
+        current: dict[str, str | bool | None] = {
+            MODE: self._mode,
+            MODEL: self._model,
+            EFFORT: self._effort,
+            ULTRACODE: self._ultracode,
+        }
+        return {key: value for key, value in current.items() if value is not None}
 
     def _set_mode(self, mode: object) -> None:
         if isinstance(mode, str) and mode:

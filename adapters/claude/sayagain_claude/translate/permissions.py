@@ -31,8 +31,12 @@ _PLAN_MODES: Final = {
 """The modes to go on in after a plan, by preference. The CLI suggests none (measured); its own dialog offers these."""
 
 _MODES: Final = {"acceptEdits": "accept all edits", "bypassPermissions": "allow everything", "auto": "decide by itself"}
+_COMMANDS: Final = frozenset({"Bash", "PowerShell"})
+_VERBS: Final = {"Read": "reading", "Edit": "editing", "Write": "writing", "Skill": "the skill"}
 _LASTING: Final = {
     "session": "in this session",
+    "cliArg": "in this session",
+    "userSettings": "in all projects",
     "localSettings": "in this project",
     "projectSettings": "in this project",
 }
@@ -174,19 +178,41 @@ def _labels(question: Json) -> list[str]:
 def _suggested(request: Json, *, modes: bool) -> list[Json]:
     """The CLI's suggestions: changes of the mode, or all others, which belong together."""
     suggestions = [as_mapping(suggestion) for suggestion in as_list(request.get("permission_suggestions"))]
-    return [suggestion for suggestion in suggestions if suggestion and (suggestion.get("type") == "setMode") is modes]
+    return [
+        suggestion
+        for suggestion in suggestions
+        if suggestion
+        and (suggestion.get("type") == "setMode") is modes
+        # What denies or asks is no part of an allowance.
+        and suggestion.get("behavior", "allow") == "allow"
+    ]
 
 
 def _rules_label(suggestions: Sequence[Json]) -> str:
     subjects: list[str] = []
     for suggestion in suggestions:
-        for rule in map(as_mapping, as_list(suggestion.get("rules"))):
-            tool, content = as_text(rule.get("toolName")), as_text(rule.get("ruleContent"))
-            subjects.append(f"{tool}({content})" if content else tool)
+        rules = map(as_mapping, as_list(suggestion.get("rules")))
+        subjects += [_rule(as_text(rule.get("toolName")), as_text(rule.get("ruleContent"))) for rule in rules]
         subjects += [f"access to {as_text(directory)}" for directory in as_list(suggestion.get("directories"))]
     lasting = _LASTING.get(as_text(suggestions[0].get("destination")), "")
-    what = " and ".join(subject for subject in subjects if subject) or "this"
+    what = " and ".join(dict.fromkeys(subject for subject in subjects if subject)) or "this"
     return f"Always allow {what} {lasting}".strip()
+
+
+def _rule(tool: str, content: str) -> str:
+    """A rule in words: what the tool may do from now on without asking."""
+    if not content:
+        server, _, name = tool.removeprefix("mcp__").partition("__") if tool.startswith("mcp__") else ("", "", "")
+        if name:
+            return f"{name} of {server}"
+        return f"all tools of {server}" if server else tool
+    if tool in _COMMANDS:
+        # Both forms of a prefix: "touch *" and the older "touch:*".
+        prefix = content.removesuffix(":*").removesuffix(" *")
+        return f"commands that begin with {prefix}" if prefix != content else f"the command {content}"
+    if tool == "WebFetch":
+        return f"fetching from {content.removeprefix('domain:')}"
+    return f"{_VERBS[tool]} {content}" if tool in _VERBS else f"{tool}({content})"
 
 
 def _modes_label(suggestions: Sequence[Json]) -> str:
