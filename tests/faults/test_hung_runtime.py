@@ -6,6 +6,7 @@ import sys
 
 import anyio
 import pytest
+
 from faults.faulty import retry_on_new_processes
 from faults.harness import rig
 from faults.points import POINTS, prepared
