@@ -26,6 +26,7 @@ from sayagain_claude.translate.blocks import (
     plain_text,
     text_content,
 )
+from sayagain_claude.translate.outcomes import OUTCOMES, found_lines
 from sayagain_claude.translate.tools import AGENT_TOOLS, absolute_path, mcp_name, started
 
 __all__ = ["ToolResult", "finished", "tool_results", "with_child"]
@@ -106,11 +107,13 @@ def finished(call: Json | None, result: ToolResult, cwd: str) -> Block:
     else:
         structured = as_mapping(result.structured)
         update["status"] = "cancelled" if structured.get("interrupted") is True else "completed"
-        shown = _SHOWN.get(name, _mcp if mcp_name(name) else _any)(_Call(name, input_, cwd, call), result)
-        found = _found_files(name, structured, cwd)
+        outcome = OUTCOMES[name](input_, structured) if name in OUTCOMES else None
+        show = _SHOWN.get(name, _mcp if mcp_name(name) else _any)
+        shown = outcome if outcome is not None else show(_Call(name, input_, cwd, call), result)
+        found = _found_places(name, input_, structured, cwd)
         if found:
             update["locations"] = found
-        if name not in _SHOWN or name in _RAW:
+        if outcome is None and (name not in _SHOWN or name in _RAW):
             raw = _raw_output(name, result)
             if raw is not None:
                 update["rawOutput"] = raw
@@ -227,12 +230,16 @@ def _search(_call: _Call, result: ToolResult) -> list[Block]:
     return [fenced(text)] if text.strip() else []
 
 
-def _found_files(name: str, structured: Json, cwd: str) -> list[Block]:
-    """The files that a search found, as locations to open; the first ones of many."""
+def _found_places(name: str, input_: Json, structured: Json, cwd: str) -> list[Block]:
+    """What a search found, as locations to open; the first ones of many."""
     if name not in ("Glob", "Grep"):
         return []
-    names = as_list(structured.get("filenames"))[:_LOCATIONS]
-    return [{"path": path} for path in (absolute_path(found, cwd) for found in names) if path]
+    locations: list[Block] = []
+    for found, line in found_lines(input_, structured)[:_LOCATIONS]:
+        path = absolute_path(found, cwd)
+        if path:
+            locations.append({"path": path, "line": line} if line else {"path": path})
+    return locations
 
 
 def _agent(_call: _Call, result: ToolResult) -> list[Block]:
@@ -286,7 +293,6 @@ _SHOWN: Final[dict[str, Callable[[_Call, ToolResult], list[Block]]]] = {
     "EnterPlanMode": _nothing,
     "TodoWrite": _nothing,
     "Skill": _nothing,
-    "ToolSearch": _nothing,
     "Monitor": _keep,
     **dict.fromkeys(AGENT_TOOLS, _agent),
 }

@@ -24,6 +24,7 @@ from sayagain_claude.translate.blocks import (
     is_absolute,
     text_content,
 )
+from sayagain_claude.translate.outcomes import findings
 
 __all__ = ["AGENT_TOOLS", "absolute_path", "mcp_name", "opened", "started", "tool_kind", "tool_title"]
 
@@ -142,6 +143,15 @@ def _findings_title(input_: Json, _cwd: str) -> str:
     return f"Report {count} finding{'' if count == 1 else 's'}" if count else "Report findings"
 
 
+def _places(input_: Json, cwd: str) -> list[Block]:
+    places: list[Block] = []
+    for finding in map(as_mapping, as_list(input_.get("findings"))):
+        path, line = absolute_path(finding.get("file"), cwd), finding.get("line")
+        if path:
+            places.append({"path": path, "line": line} if type(line) is int and 1 <= line < 2**32 else {"path": path})
+    return places
+
+
 def _task_title(input_: Json, _cwd: str) -> str:
     task, status = as_text(input_.get("taskId")), as_text(input_.get("status"))
     return f"Update task {task}: {status}".rstrip(": ") if task else "Update task"
@@ -187,11 +197,11 @@ _TOOLS: Final[dict[str, _Tool]] = {
     "ExitPlanMode": _Tool("switch_mode", _fixed("Approve plan"), content=_text_of("plan")),
     "EnterWorktree": _Tool("switch_mode", _named("Enter worktree", "name")),
     "ExitWorktree": _Tool("switch_mode", _fixed("Exit worktree")),
-    "CronCreate": _Tool("other", _named("Schedule", "cron")),
+    "CronCreate": _Tool("other", _named("Schedule", "cron"), content=_text_of("prompt")),
     "CronDelete": _Tool("other", _named("Delete schedule", "id")),
     "CronList": _Tool("other", _fixed("List schedules")),
     "ScheduleWakeup": _Tool("other", _field("Schedule a wakeup", "reason")),
-    "ReportFindings": _Tool("think", _findings_title),
+    "ReportFindings": _Tool("think", _findings_title, content=findings),
     "ListMcpResourcesTool": _Tool("search", _named("List MCP resources", "server")),
     "ReadMcpResourceTool": _Tool("read", _named("Read MCP resource", "uri")),
     "StructuredOutput": _Tool("think", _fixed("Structured output")),
@@ -254,6 +264,8 @@ def started(block: Json, cwd: str) -> Block:
             if line:
                 location["line"] = line
             update["locations"] = [location]
+    elif name == "ReportFindings":
+        update["locations"] = _places(input_, cwd)
     content = tool.content(input_) if tool and tool.content else []
     if name in terminals.SHELLS and update["toolCallId"]:
         content = [terminals.reference(update["toolCallId"])]
