@@ -137,11 +137,32 @@ async def test_an_empty_session() -> None:
 
 
 async def test_the_next_page_is_asked_for_while_one_is_translated() -> None:
-    store = Store(root=[user(number) for number in range(300)])
+    class Slow(Store):
+        """Knows whether a request is under way."""
+
+        waits = False
+
+        async def request(self, method: str, params: Mapping[str, Any]) -> Any:
+            self.waits = True
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()
+            self.waits = False
+            return await super().request(method, params)
+
+    class Watched(dict[str, Any]):
+        """An item that knows when it is read."""
+
+        def get(self, *args: Any) -> Any:
+            read_meanwhile.append(store.waits)
+            return super().get(*args)
+
+    read_meanwhile: list[bool] = []
+    store = Slow(root=[Watched(user(number)) for number in range(300)])
     batches = history(store, {"id": ROOT}, ROOT, live=False)
     first = await anext(batches)
     assert len(first) == 100
     assert store.asked == [("thread/items/list", None), ("thread/items/list", "100")]
+    assert any(read_meanwhile)
     await batches.aclose()
 
 

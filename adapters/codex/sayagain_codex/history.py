@@ -34,6 +34,10 @@ PAGE: Final = 100
 _MAX_DEPTH: Final = 32
 """Depth of nested subagents; Codex itself stops far earlier."""
 
+_STEPS_TO_SEND: Final = 3
+"""Turns of the event loop until a request is out, before the work that goes on meanwhile: its task starts, takes its
+place among the writers, and writes."""
+
 _UNSUPPORTED: Final = -32601
 
 
@@ -316,7 +320,8 @@ class _Thread:
             parts: list[list[HistoryEntry] | subagents.Named] = []
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._fetch, page.next, fetched)
-                await checkpoint()  # the request goes out before the work here begins
+                for _ in range(_STEPS_TO_SEND):
+                    await checkpoint()
                 parts = self._translate(page)
             for part in parts:
                 yield part
