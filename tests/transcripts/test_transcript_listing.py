@@ -20,7 +20,9 @@ from sayagain.testing.transcripts import (
     write_rows,
     write_transcript,
 )
+from sayagain_claude.transcripts import listing
 from sayagain_claude.transcripts.listing import list_sessions, session_title
+from sayagain_claude.transcripts.reader import parse_line
 
 
 def session_id(number: int) -> str:
@@ -252,3 +254,21 @@ def test_the_sdk_lists_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert mine.title is not None
         assert expected is not None
         assert mine.title.rstrip("…") in " ".join(expected.split())
+
+
+def test_a_list_reads_little_of_each_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Thousands of sessions are listed in one go: what is parsed of each must not grow with it.
+    for number in range(1, 21):
+        sid = session_id(number)
+        rows = [row for turn in range(30) for row in turn_rows(sid, turn, cwd="/project")]
+        store(tmp_path, number, [*rows, {"type": "ai-title", "aiTitle": f"Title {number}", "sessionId": sid}])
+    parsed: list[bytes] = []
+
+    def parse(line: bytes, offset: int = 0) -> list[Any]:
+        parsed.append(line)
+        return parse_line(line, offset)
+
+    monkeypatch.setattr(listing, "parse_line", parse)
+    page = list_sessions(tmp_path)
+    assert [session.title for session in page.sessions] == [f"Title {number}" for number in range(20, 0, -1)]
+    assert len(parsed) <= 3 * 20

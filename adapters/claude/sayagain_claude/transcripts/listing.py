@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,12 +21,14 @@ from sayagain_claude.transcripts.row import RowKind, classify, row_text
 
 __all__ = ["PAGE_SIZE", "list_sessions", "session_title", "stored_session"]
 
-PAGE_SIZE: Final = 50
+PAGE_SIZE: Final = 500
+"""Each page looks at every file's time, so few large pages are far cheaper than many small ones."""
 
 _PROBE: Final = 64 << 10
 """Bytes read at each end of a file, as the CLI's own list does: its first prompt is in one, its titles in either."""
 
 _TITLE_LENGTH: Final = 120
+_TITLED: Final = re.compile(rb'"(?:custom-title|ai-title|summary)"')
 _CURSOR: Final = re.compile(r"(-?[0-9]{1,20})\.([0-9a-f-]{36})", re.IGNORECASE)
 _CURSOR_LENGTH: Final = 128
 
@@ -133,10 +135,16 @@ def _read(found: _Found) -> StoredSession | None:
         head, tail = _probe(found.path, found.size)
     except (OSError, HistoryUnreadable, SessionNotFound):
         return None
-    first = next(iter(head), None)
-    if first is not None and first.get("isSidechain") is True:
-        return None
-    prompt = _first_prompt(head)
+    # Most of what was read is never parsed: answers are long, and no title.
+    begun: list[Row] = []
+    prompt: Row | None = None
+    for row in _rows(head):
+        begun.append(row)
+        if begun[0].get("isSidechain") is True:
+            return None
+        if classify(row) in _SHOWN_PROMPTS:
+            prompt = row
+            break
     if prompt is None and found.size > _PROBE:
         # A first prompt of more than the probe, such as a picture.
         try:
@@ -145,39 +153,38 @@ def _read(found: _Found) -> StoredSession | None:
             return None
     if prompt is None:
         return None
-    cwd = next((value for row in (*head, prompt) if isinstance(value := row.get("cwd"), str)), None)
+    cwd = next((value for row in (*begun, prompt) if isinstance(value := row.get("cwd"), str)), None)
     if cwd is None:
         return None
     title = _stored_title(head, tail) or session_title(row_text(prompt))
     return StoredSession(found.session_id, cwd, title, _rfc3339(found.mtime_ns))
 
 
-def _probe(path: Path, size: int) -> tuple[list[Row], list[Row]]:
-    """The rows that are whole within the first and the last bytes; the same ones for a small file."""
+def _probe(path: Path, size: int) -> tuple[list[bytes], list[bytes]]:
+    """The lines that are whole within the first and the last bytes; none of the last for a small file."""
     # Not opened through `blocks`: a list is no proof of anything, so a file that changes meanwhile is none of its
     # business. O_NONBLOCK as there: what was a file may be a FIFO by now.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(fd, "rb", buffering=0) as file:
         head = file.read(_PROBE)
         if size <= _PROBE:
-            rows = _rows(head.split(b"\n"))
-            return rows, rows
+            return head.split(b"\n"), []
         file.seek(max(size - _PROBE, _PROBE))
         tail = file.read(_PROBE)
-    return _rows(head.split(b"\n")[:-1]), _rows(tail.split(b"\n")[1:])
+    return head.split(b"\n")[:-1], tail.split(b"\n")[1:]
 
 
-def _rows(lines: Iterable[bytes]) -> list[Row]:
-    return [item for line in lines for item in parse_line(line) if not isinstance(item, Damaged)]
+def _rows(lines: Iterable[bytes]) -> Iterator[Row]:
+    return (item for line in lines if line for item in parse_line(line) if not isinstance(item, Damaged))
 
 
 def _first_prompt(rows: Iterable[Row]) -> Row | None:
     return next((row for row in rows if classify(row) in _SHOWN_PROMPTS), None)
 
 
-def _stored_title(head: list[Row], tail: list[Row]) -> str | None:
+def _stored_title(head: list[bytes], tail: list[bytes]) -> str | None:
     """The title that the user gave, else the one that the CLI made; the newest of each."""
-    rows = [*reversed(tail), *reversed(head)]
+    rows = list(_rows(line for line in (*reversed(tail), *reversed(head)) if _TITLED.search(line)))
     for kind, name in (("custom-title", "customTitle"), ("ai-title", "aiTitle"), ("summary", "summary")):
         for row in rows:
             value = row.get(name)
