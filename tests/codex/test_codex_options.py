@@ -203,21 +203,16 @@ async def test_bad_cursors(cursor: str) -> None:
         await listing.list_sessions(Client(), cwd=None, cursor=cursor, archived="exclude")
 
 
-async def test_ids_of_every_kind_of_thread() -> None:
+async def test_the_last_items_of_every_kind_of_thread() -> None:
     user = {"type": "userMessage", "id": "i1", "clientId": "c1"}
-    other = {"type": "userMessage", "id": "i2", "clientId": None}
-    agent = {"type": "agentMessage", "id": "a"}
-    paged = Client(
-        {"data": [{"item": user}, {"item": agent}], "nextCursor": "n"}, {"data": [{"item": other}], "nextCursor": None}
-    )
-    assert await threads.message_ids(paged, "t") == {"c1", "i2"}
-    assert [asked["limit"] for asked in paged.asked] == [100, 100]
-    legacy = Client(AppServerError(-32601, "no"), {"data": [{"items": [user, other]}], "nextCursor": None})
-    assert await threads.message_ids(legacy, "t") == {"c1", "i2"}
-    fresh = Client(AppServerError(-32601, "no"), AppServerError(-32600, "thread t is not materialized yet"))
-    assert await threads.message_ids(fresh, "t") == set()
+    agent = {"type": "agentMessage", "id": "a", "clientId": "c2"}
+    paged = {"data": [{"item": user}, {"item": agent}]}
+    assert await threads.last_items_have(Client(paged), "t", "c1")
+    assert not await threads.last_items_have(Client(paged), "t", "c2")
+    legacy = {"data": [{"items": [agent]}, {"items": [user]}]}
+    assert await threads.last_items_have(Client(AppServerError(-32601, "no"), legacy), "t", "c1")
     with pytest.raises(AppServerError):
-        await threads.message_ids(Client(AppServerError(-32603, "disk")), "t")
+        await threads.last_items_have(Client(AppServerError(-32603, "disk")), "t", "c1")
 
 
 async def test_a_ghost_is_a_last_turn_without_items() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence, Set
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -21,12 +21,12 @@ from sayagain_codex import auth
 from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServer, AppServerError
 from sayagain_codex.command import thread_params
-from sayagain_codex.history import history
+from sayagain_codex.history import history, message_ids
 from sayagain_codex.listing import list_sessions
 from sayagain_codex.patience import Patience
 from sayagain_codex.server import Servers
 from sayagain_codex.session import CodexSession
-from sayagain_codex.threads import is_thread_id, message_ids, read_fault, thread_fault
+from sayagain_codex.threads import is_thread_id, thread_fault
 
 __all__ = ["CAPABILITIES", "CodexRuntime"]
 
@@ -286,13 +286,13 @@ class CodexRuntime:
 
     async def history(self, session_id: str, *, live: bool) -> AsyncIterator[HistoryEntry]:
         """Streamed a page at a time, from a thread that was loaded: only then the history is whole (measured)."""
-        try:
-            async with self._reading(session_id) as (server, thread):
-                async for batch in history(server, thread, session_id, live=live):
-                    for entry in batch:
-                        yield entry
-        except AppServerError as error:
-            raise read_fault(error, session_id) from error
+        async with (
+            self._reading(session_id) as (server, thread),
+            aclosing(history(server, thread, session_id, live=live)) as batches,
+        ):
+            async for batch in batches:
+                for entry in batch:
+                    yield entry
 
     async def message_ids(self, session_id: str) -> Set[str]:
         """The ids alone; those of local commands as long as the session is active (KEY-9)."""
@@ -300,8 +300,6 @@ class CodexRuntime:
         try:
             async with self._reading(session_id) as (server, _):
                 ids = await message_ids(server, session_id)
-        except AppServerError as error:
-            raise read_fault(error, session_id) from error
         except SessionNotFound:
             ids = set[str]()
         return ids if session is None else ids | session.live_only

@@ -6,11 +6,11 @@ date (measured): only then an absent id is absent.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from sayagain.errors import HistoryUnreadable, RuntimeFault, SayagainError, SessionInUse, SessionNotFound
+from sayagain.errors import RuntimeFault, SayagainError, SessionInUse, SessionNotFound
 from sayagain_codex.app_server import AppServerError
 
 __all__ = [
@@ -20,8 +20,6 @@ __all__ = [
     "is_thread_id",
     "is_written_elsewhere",
     "last_items_have",
-    "message_ids",
-    "read_fault",
     "revert_ghost",
     "thread_fault",
 ]
@@ -88,66 +86,19 @@ def thread_fault(error: AppServerError, thread_id: str) -> SayagainError:
     return error
 
 
-def read_fault(error: AppServerError, thread_id: str) -> SayagainError:
-    """As :func:`thread_fault`, for the history."""
-    fault = thread_fault(error, thread_id)
-    return HistoryUnreadable(f"Codex cannot read the session: {error.message}") if fault is error else fault
-
-
-async def message_ids(client: Client, thread_id: str) -> set[str]:
-    """The ids of all stored user messages: our own where they have one, else Codex's."""
-    return {
-        str(item.get("clientId") or item["id"])
-        async for item in _items(client, thread_id)
-        if item.get("type") == "userMessage"
-    }
-
-
-async def _items(client: Client, thread_id: str) -> AsyncIterator[Params]:
-    try:
-        async for entry in _pages(client, "thread/items/list", {"threadId": thread_id, "sortDirection": "asc"}):
-            yield entry["item"]
-    except AppServerError as error:
-        # A legacy thread, or one without a first turn. Neither answers the first page.
-        if error.rpc_code != UNKNOWN_METHOD:
-            raise
-        async for item in _items_by_turn(client, thread_id):
-            yield item
-
-
-async def _items_by_turn(client: Client, thread_id: str) -> AsyncIterator[Params]:
-    params = {"threadId": thread_id, "sortDirection": "asc", "itemsView": "full"}
-    try:
-        async for turn in _pages(client, "thread/turns/list", params):
-            for item in turn["items"]:
-                yield item
-    except AppServerError as error:
-        if "is not materialized yet" not in error.message:
-            raise
-
-
-async def _pages(client: Client, method: str, params: Params) -> AsyncIterator[Params]:
-    cursor: str | None = None
-    while True:
-        page = await client.request(method, {**params, "limit": PAGE, "cursor": cursor})
-        for entry in page["data"]:
-            yield entry
-        cursor = page.get("nextCursor")
-        if cursor is None:
-            return
-
-
 async def last_items_have(client: Client, thread_id: str, message_id: str) -> bool:
     """Whether the message is among the last that are stored: enough for one that was under way a moment ago."""
+    params = {"threadId": thread_id, "sortDirection": "desc", "limit": PAGE}
+    items: Sequence[Params]
     try:
-        page = await client.request(
-            "thread/items/list", {"threadId": thread_id, "sortDirection": "desc", "limit": PAGE}
-        )
-        items: Sequence[Params] = [entry["item"] for entry in page["data"]]
+        page = await client.request("thread/items/list", params)
+        items = [entry["item"] for entry in page["data"]]
     except AppServerError as error:
+        # A legacy thread, or one without a first turn.
         if error.rpc_code != UNKNOWN_METHOD:
             raise
-        items = [item async for item in _items_by_turn(client, thread_id)]
+        page = await client.request("thread/turns/list", {**params, "itemsView": "full"})
+        items = [item for turn in page["data"] for item in turn["items"]]
     return any(item.get("type") == "userMessage" and item.get("clientId") == message_id for item in items)
 
 

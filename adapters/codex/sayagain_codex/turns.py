@@ -198,7 +198,7 @@ class Turns:
     def _reason(self, turn: Params) -> SayagainError:
         if self._cancelling:
             return RequestCancelled("the session's work was cancelled")
-        error = turn.get("error") or {}
+        error = as_mapping(turn.get("error"))
         return PromptRefused(
             str(self._refusal or error.get("message") or "Codex ended the turn without storing the message")
         )
