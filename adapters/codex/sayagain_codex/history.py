@@ -8,10 +8,10 @@ next one is fetched while the one before is translated.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -21,15 +21,13 @@ from sayagain.identity import child_session_id
 from sayagain.protocol.loose import Json, as_list, as_mapping, as_text
 from sayagain.runtime import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
 from sayagain_codex.app_server import AppServerError
+from sayagain_codex.pages import PAGE, Client, Page, Pages
 from sayagain_codex.translate import subagents
 from sayagain_codex.translate.items import item_updates, user_message_id
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["Client", "history", "message_ids"]
-
-PAGE: Final = 100
-"""Items in a page: the app-server's own limit (measured)."""
+__all__ = ["history", "message_ids"]
 
 _MAX_DEPTH: Final = 32
 """Depth of nested subagents; Codex itself stops far earlier."""
@@ -37,16 +35,6 @@ _MAX_DEPTH: Final = 32
 _STEPS_TO_SEND: Final = 3
 """Turns of the event loop until a request is out, before the work that goes on meanwhile: its task starts, takes its
 place among the writers, and writes."""
-
-_UNSUPPORTED: Final = -32601
-
-
-class Client(Protocol):
-    """The app-server, as far as history needs it."""
-
-    async def request(self, method: str, params: Mapping[str, Any]) -> Any:
-        """The result of a request; raises :class:`~sayagain_codex.app_server.AppServerError` when it is an error."""
-        ...
 
 
 async def history(
@@ -70,7 +58,7 @@ async def message_ids(client: Client, thread_id: str) -> set[str]:
     """The ids of all user messages of a thread, as :func:`history` gives them; raises like it."""
     found: set[str] = set()
     cursor: object = None
-    pages = _Pages(client, thread_id)
+    pages = Pages(client, thread_id)
     while True:
         page = await pages.fetch(cursor)
         for entry in page.entries:
@@ -80,19 +68,6 @@ async def message_ids(client: Client, thread_id: str) -> set[str]:
         if page.next is None:
             return found
         cursor = page.next
-
-
-@dataclass(frozen=True, slots=True)
-class _Item:
-    turn_id: str
-    item: Json
-
-
-@dataclass(frozen=True, slots=True)
-class _Page:
-    entries: Sequence[_Item]
-    damaged: int
-    next: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,72 +87,6 @@ class _Children:
     by_parent: dict[str, list[subagents.Named]] = field(default_factory=dict[str, "list[subagents.Named]"])
 
 
-class _Pages:
-    """The items of one thread in pages, ascending: by ``thread/items/list``, by whole turns for legacy threads."""
-
-    def __init__(self, client: Client, thread_id: str) -> None:
-        self._client = client
-        self._thread_id = thread_id
-        self._by_turns = False
-
-    async def fetch(self, cursor: object) -> _Page:
-        """The page at a cursor (``None``: the first)."""
-        if not self._by_turns:
-            try:
-                return self._items(await self._list("thread/items/list", cursor, {}))
-            except AppServerError as error:
-                if error.rpc_code != _UNSUPPORTED or cursor is not None:
-                    raise _unreadable(error) from error
-                self._by_turns = True
-        try:
-            return self._turns(await self._list("thread/turns/list", cursor, {"itemsView": "full"}))
-        except AppServerError as error:
-            if "not materialized" in error.message:
-                return _Page((), 0, None)  # nothing was ever prompted here
-            raise _unreadable(error) from error
-
-    async def status(self, turn_id: str) -> str:
-        """The status of a turn, the latest looked at first: it is the one that may be unfinished."""
-        cursor: object = None
-        while True:
-            params = {"itemsView": "notLoaded", "sortDirection": "desc"}
-            try:
-                result = await self._list("thread/turns/list", cursor, params)
-            except AppServerError as error:
-                raise _unreadable(error) from error
-            for turn in map(as_mapping, as_list(result.get("data"))):
-                if turn.get("id") == turn_id:
-                    return as_text(turn.get("status"))
-            cursor = result.get("nextCursor")
-            if cursor is None:
-                return ""
-
-    async def _list(self, method: str, cursor: object, params: Json) -> Json:
-        request: dict[str, Any] = {"threadId": self._thread_id, "limit": PAGE, "sortDirection": "asc", **params}
-        if cursor is not None:
-            request["cursor"] = cursor
-        return as_mapping(await self._client.request(method, request))
-
-    def _items(self, result: Json) -> _Page:
-        entries: list[_Item] = []
-        damaged = 0
-        for row in as_list(result.get("data")):
-            item = as_mapping(as_mapping(row).get("item"))
-            if as_text(item.get("id")) and as_text(item.get("type")):
-                entries.append(_Item(as_text(as_mapping(row).get("turnId")), item))
-            else:
-                damaged += 1
-        return _Page(entries, damaged, result.get("nextCursor"))
-
-    def _turns(self, result: Json) -> _Page:
-        rows = [
-            {"turnId": turn.get("id"), "item": item}
-            for turn in map(as_mapping, as_list(result.get("data")))
-            for item in as_list(turn.get("items"))
-        ]
-        return self._items({"data": rows, "nextCursor": result.get("nextCursor")})
-
-
 class _Session:
     """What all threads of one session share."""
 
@@ -194,7 +103,7 @@ class _Session:
     async def thread(self, source: _Source) -> AsyncGenerator[list[HistoryEntry], None]:
         """Everything of one thread, and of the subagents that it started."""
         self._given.add(source.thread_id)
-        reader = _Thread(_Pages(self._client, source.thread_id), source, self._cwd, self._child_id)
+        reader = _Thread(Pages(self._client, source.thread_id), source, self._cwd, self._child_id)
         async with aclosing(reader.parts()) as parts:
             async for part in parts:
                 if isinstance(part, list):
@@ -293,7 +202,7 @@ class _Thread:
 
     def __init__(
         self,
-        pages: _Pages,
+        pages: Pages,
         source: _Source,
         cwd: str,
         child_id: Callable[[subagents.Named | None, str], str | None],
@@ -333,7 +242,7 @@ class _Thread:
         except Exception as error:  # noqa: BLE001 - raised by take, outside of the task group
             fetched.error = error
 
-    async def _look_up(self, page: _Page) -> None:
+    async def _look_up(self, page: Page) -> None:
         """How the turns of unfinished items ended."""
         if self._source.live:
             return
@@ -342,7 +251,7 @@ class _Thread:
                 status = await self._pages.status(entry.turn_id)
                 self._unfinished[entry.turn_id] = "failed" if status == "failed" else "interrupted"
 
-    def _translate(self, page: _Page) -> list[list[HistoryEntry] | subagents.Named]:
+    def _translate(self, page: Page) -> list[list[HistoryEntry] | subagents.Named]:
         parts: list[list[HistoryEntry] | subagents.Named] = []
         batch: list[HistoryEntry] = []
         self.damaged += page.damaged
@@ -390,14 +299,10 @@ class _Fetched:
     """What came of a request for a page."""
 
     def __init__(self) -> None:
-        self.page: _Page | None = None
+        self.page: Page | None = None
         self.error: Exception | None = None
 
-    def take(self) -> _Page:
+    def take(self) -> Page:
         if self.page is None:
             raise self.error or HistoryUnreadable()
         return self.page
-
-
-def _unreadable(error: AppServerError) -> HistoryUnreadable:
-    return HistoryUnreadable(f"Codex cannot read the session: {error.message}")

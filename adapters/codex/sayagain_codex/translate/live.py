@@ -16,7 +16,8 @@ from sayagain.runtime import ChildAnnounced, Foreground, RuntimeEvent, Update
 from sayagain_codex.translate import notices, subagents
 from sayagain_codex.translate.blocks import base64_text, text_content
 from sayagain_codex.translate.file_changes import change_call
-from sayagain_codex.translate.items import CALLS, agent_text, compaction, item_updates, plan_text, thought_text
+from sayagain_codex.translate.items import CALLS, agent_text, compaction, item_updates, thought_text
+from sayagain_codex.translate.open_items import OpenItem
 from sayagain_codex.translate.streams import Digest, TextStream
 from sayagain_codex.translate.usage import turn_usage, usage_update
 
@@ -46,29 +47,12 @@ class OpenTerminal:
 
 
 @dataclass(slots=True)
-class _Open:
-    """An item that was started and has not ended."""
-
-    item: Json
-    turn_id: str
-    sent: dict[str, Block] = field(default_factory=dict[str, Block])
-    """The fields that the client has, by the kind of update."""
-    text: TextStream | None = None
-    output: Digest | None = None
-    plan: str = ""
-    plan_sent: int = 0
-    runs: bool = False
-    """The command was seen to run, or allowed to; one that waits for the user has no process yet (measured)."""
-    turn_over: bool = False
-
-
-@dataclass(slots=True)
 class _Thread:
     session_id: str
     path: str = ""
     running: bool = False
     waits: bool = False
-    items: dict[str, _Open] = field(default_factory=dict[str, _Open])
+    items: dict[str, OpenItem] = field(default_factory=dict[str, OpenItem])
     total: Json = field(default_factory=dict[str, Any])
     total_before: Json = field(default_factory=dict[str, Any])
     usage: Block | None = None
@@ -321,7 +305,7 @@ class LiveTranslator:
         item_id, kind = as_text(item.get("id")), as_text(item.get("type"))
         if not item_id or item_id in thread.items:
             return []
-        opened = _Open(item, as_text(params.get("turnId")))
+        opened = OpenItem(item, as_text(params.get("turnId")))
         events = self._named(thread, item)
         if kind in CALLS:
             thread.items[item_id] = opened
@@ -349,7 +333,7 @@ class LiveTranslator:
     def _item_completed(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
         item = as_mapping(params.get("item"))
         item_id, kind = as_text(item.get("id")), as_text(item.get("type"))
-        opened = thread.items.pop(item_id, None) or _Open(item, as_text(params.get("turnId")))
+        opened = thread.items.pop(item_id, None) or OpenItem(item, as_text(params.get("turnId")))
         events = self._named(thread, item)
         if kind == "userMessage" and thread.session_id == self._session_id and as_text(item.get("clientId")):
             return events
@@ -361,44 +345,14 @@ class LiveTranslator:
                 # Deltas lack some, mostly the first; a long aggregate is cut in the middle (both measured).
                 if "output" in update and opened.output.covers(as_text(item.get("aggregatedOutput"))):
                     del update["output"]
-        for update in updates:
-            # What an open item had and a stored one hasn't.
-            gone = opened.sent.get(update["sessionUpdate"], {}).keys() - update.keys()
-            update.update(dict.fromkeys(sorted(gone)))
-        return events + self._send(thread, opened, updates)
+        return events + self._updates(thread.session_id, *opened.changes(updates, last=True))
 
-    def _send(self, thread: _Thread, opened: _Open, updates: list[Block]) -> list[RuntimeEvent]:
-        """The updates without the fields that the client has already."""
-        events: list[RuntimeEvent] = []
-        for update in updates:
-            kind = update["sessionUpdate"]
-            known = opened.sent.get(kind)
-            if known is None:
-                opened.sent[kind] = dict(update)
-                events.append(Update(thread.session_id, update))
-                continue
-            changed = {name: value for name, value in update.items() if name not in known or known[name] != value}
-            known.update(update)
-            if changed:
-                identity: Block = {name: update[name] for name in _IDENTITY if name in update}
-                events.append(Update(thread.session_id, {"sessionUpdate": kind, **identity, **changed}))
-        return events
+    def _send(self, thread: _Thread, opened: OpenItem, updates: list[Block]) -> list[RuntimeEvent]:
+        return self._updates(thread.session_id, *opened.changes(updates))
 
     def _close(self, thread: _Thread, item_id: str, status: str) -> list[RuntimeEvent]:
         """An item that never ends by itself."""
-        opened = thread.items.pop(item_id)
-        kind = as_text(opened.item.get("type"))
-        if kind == "contextCompaction":
-            return self._send(thread, opened, [compaction(opened.item, status)])
-        if kind not in CALLS:
-            return []  # a message that was cut: what came of it stays
-        updates: list[Block] = [{"sessionUpdate": "tool_call_update", "toolCallId": item_id, "status": status}]
-        if kind == "commandExecution":
-            terminal: Block = {"sessionUpdate": "terminal_update", "terminalId": item_id, "exitStatus": {}}
-            if opened.sent.get("terminal_update", {}).get("capabilities"):
-                terminal["capabilities"] = None
-            updates.insert(0, terminal)
-        return self._send(thread, opened, updates)
+        return self._updates(thread.session_id, *thread.items.pop(item_id).closed(status))
 
     def _retract(self, thread: _Thread) -> list[RuntimeEvent]:
         """The model is asked again: what it was saying is said anew under another id, and never ends (measured)."""
@@ -438,12 +392,7 @@ class LiveTranslator:
         opened = thread.items.get(item_id)
         if opened is None or opened.item.get("type") != "plan" or not text:
             return []
-        opened.plan += text
-        # A plan is sent whole each time: by lines, and the longer it is the more of them.
-        if "\n" not in text or len(opened.plan) < opened.plan_sent * 1.1:
-            return []
-        opened.plan_sent = len(opened.plan)
-        return self._updates(thread.session_id, plan_text(item_id, opened.plan))
+        return self._updates(thread.session_id, opened.plan_grew(text))
 
     def _patch(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
         item_id = as_text(params.get("itemId"))
@@ -481,6 +430,3 @@ class LiveTranslator:
 
     def _updates(self, session_id: str, *updates: Block | None) -> list[RuntimeEvent]:
         return [Update(session_id, update) for update in updates if update is not None]
-
-
-_IDENTITY: Final[tuple[str, ...]] = ("toolCallId", "terminalId", "compactionId", "messageId", "plan")
