@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sayagain.testing.scenarios import answers, commands, permissions, subagents, tools, turns
+from sayagain.testing.scenarios import answers, background, commands, permissions, subagents, tools, turns
 from sayagain.testing.scenarios.base import Scenario, Stage
 
 __all__ = ["SCENARIOS", "Scenario", "Stage"]
@@ -12,6 +12,7 @@ __all__ = ["SCENARIOS", "Scenario", "Stage"]
 _ALL: Final = (
     *answers.SCENARIOS,
     *tools.SCENARIOS,
+    *background.SCENARIOS,
     *permissions.SCENARIOS,
     *subagents.SCENARIOS,
     *turns.SCENARIOS,
