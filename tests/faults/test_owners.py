@@ -64,7 +64,8 @@ async def test_nothing_survives_an_adapter_that_ends_during_a_tool(
         session_id = await agent.wire.new(run.cwd)
         message_id = await agent.wire.prompt(session_id, "tool one", "key-of-one")
         await run.tool_runs()
-        assert any(process.name() == "tail" for process in run.left_running())
+        # The tool's child may be its shell still, which is about to become `tail`.
+        assert {process.name() for process in run.left_running()} & {"tail", "sh", "bash", "zsh"}
         agent.pipes.connection.cut = True
         await end(agent)
         assert await run.nothing_left() == []

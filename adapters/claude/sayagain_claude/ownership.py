@@ -13,25 +13,21 @@ import logging
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from sayagain.processes import lease as leases
 from sayagain.processes.lease import Lease
 from sayagain.processes.proc import alive, environ_value, send_signal
 from sayagain_claude.command import ADAPTER_VARIABLE
 
-__all__ = ["PATIENCE", "end_orphans", "take"]
+__all__ = ["end_orphans", "take"]
 
 logger = logging.getLogger(__name__)
 
-PATIENCE: Final = 3.0
-"""Seconds to wait for an owner that is ending: a guard ends everything within milliseconds of its adapter's death, and
-a closing adapter gives the CLI 2 s to store what it has."""
 
-
-async def take(session_id: str, config: Path, env: Mapping[str, str]) -> Lease:
+async def take(session_id: str, config: Path, env: Mapping[str, str], patience: float) -> Lease:
     """The session's lease; raises :class:`~sayagain.errors.SessionInUse` while another live adapter has it."""
-    lease = await leases.acquire("claude", session_id, patience=PATIENCE, env=env)
+    lease = await leases.acquire("claude", session_id, patience=patience, env=env)
     end_orphans(session_id, config)
     return lease
 

@@ -25,7 +25,7 @@ from sayagain.errors import (
 from sayagain.processes.lease import Lease
 from sayagain.processes.spawn import spawn
 from sayagain.protocol.lines import TooLong
-from sayagain.runtime import Ask, AskWithdrawn, Foreground, RuntimeEvent, SessionSetup, Update
+from sayagain.runtime import GLANCE, OWNER_PATIENCE, Ask, AskWithdrawn, Foreground, RuntimeEvent, SessionSetup, Update
 from sayagain_claude import ownership
 from sayagain_claude.account import signed_in
 from sayagain_claude.beside import Beside
@@ -147,7 +147,7 @@ class ClaudeSession:
 
     async def _warm_up(self) -> None:
         try:
-            await self.own()
+            await self.own(patience=GLANCE)
             async with self._lifecycle:
                 await self._running()
         except RuntimeFault as error:
@@ -156,12 +156,12 @@ class ClaudeSession:
 
     # Ownership.
 
-    async def own(self) -> None:
+    async def own(self, *, patience: float = OWNER_PATIENCE) -> None:
         """See the seam: the lease of this session."""
         async with self._ownership:
             self._check_open()
             if self._lease is None:
-                self._lease = await ownership.take(self._session_id, self._config, self._env)
+                self._lease = await ownership.take(self._session_id, self._config, self._env, patience)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -526,6 +526,7 @@ class ClaudeSession:
                 # It has nothing to store yet, and may hang.
                 await self._starting.kill()
             async with self._lifecycle, self._ownership:
+                await self._stop_commands()
                 await self._end_process()
                 if self._lease is not None:
                     self._lease.release()
@@ -539,6 +540,14 @@ class ClaudeSession:
             while self._turns.active and self._process is process:
                 self._word = anyio.Event()
                 await self._word.wait()
+
+    async def _stop_commands(self) -> None:
+        """The CLI waits for its commands when its input ends (measured), and would be killed before it stored that."""
+        try:
+            for task_id in self._beside.commands():
+                await self._stop_task(task_id)
+        except RuntimeFault as error:
+            logger.debug("a command was not stopped: %s", error)
 
     async def _end_process(self) -> None:
         process = self._process

@@ -18,7 +18,7 @@ from sayagain.agent.attachment import Attachment
 from sayagain.agent.journal import entity_of
 from sayagain.agent.session import Session
 from sayagain.errors import SessionInUse, SessionNotFound
-from sayagain.runtime import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
+from sayagain.runtime import GLANCE, ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
 
 __all__ = ["replay"]
 
@@ -46,7 +46,7 @@ async def replay(session: Session, attachment: Attachment) -> None:
 async def _own(session: Session) -> bool:
     """Own the session if that is possible: then this read serves the keys too. A replay needs no owner."""
     try:
-        await session.backend.own()
+        await session.backend.own(patience=GLANCE)
     except SessionInUse:
         return False
     return True

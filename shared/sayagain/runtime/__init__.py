@@ -16,6 +16,8 @@ from sayagain.runtime.events import (
 )
 from sayagain.runtime.history import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
 from sayagain.runtime.seam import (
+    GLANCE,
+    OWNER_PATIENCE,
     Runtime,
     RuntimeCapabilities,
     RuntimeSession,
@@ -25,6 +27,8 @@ from sayagain.runtime.seam import (
 )
 
 __all__ = [
+    "GLANCE",
+    "OWNER_PATIENCE",
     "Ask",
     "AskWithdrawn",
     "ChildAnnounced",

@@ -5,12 +5,29 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from sayagain.runtime.events import RuntimeEvent, WireMapping
 from sayagain.runtime.history import HistoryEntry
 
-__all__ = ["Runtime", "RuntimeCapabilities", "RuntimeSession", "SessionPage", "SessionSetup", "StoredSession"]
+__all__ = [
+    "GLANCE",
+    "OWNER_PATIENCE",
+    "Runtime",
+    "RuntimeCapabilities",
+    "RuntimeSession",
+    "SessionPage",
+    "SessionSetup",
+    "StoredSession",
+]
+
+
+OWNER_PATIENCE: Final = 3.0
+"""Seconds that a prompt waits for an owner that is ending: a guard ends everything within milliseconds of its adapter's
+death, and a closing adapter gives its runtime 2 s to store what it has."""
+
+GLANCE: Final = 0.3
+"""Seconds that those wait who can do without owning: a replay shows what is stored either way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +98,10 @@ class RuntimeSession(Protocol):
         """The one ordered stream of events; ends after :meth:`close`. Iterated by one task, once."""
         ...
 
-    async def own(self) -> None:
+    async def own(self, *, patience: float = OWNER_PATIENCE) -> None:
         """Become the one process that may store messages in this session; keep that until :meth:`close`.
 
-        Idempotent. Waits shortly for an owner that is about to end, and ends an orphaned one. Raises
+        Idempotent. Waits ``patience`` seconds for an owner that is about to end, and ends an orphaned one. Raises
         :class:`~sayagain.errors.SessionInUse` while another live adapter owns it. Ids that were read before this
         returned prove nothing.
         """

@@ -19,6 +19,7 @@ import anyio.lowlevel
 from sayagain.errors import InvalidParams, RuntimeDied, SayagainError, SessionInUse, SessionNotFound
 from sayagain.identity import child_session_id, new_session_id
 from sayagain.runtime import (
+    OWNER_PATIENCE,
     Ask,
     AskWithdrawn,
     ChildAnnounced,
@@ -116,7 +117,7 @@ class FakeSession:
         if self._failure is not None:
             raise self._failure
 
-    async def own(self) -> None:
+    async def own(self, *, patience: float = OWNER_PATIENCE) -> None:
         if self.before_own is not None:
             await self.before_own()
         await anyio.lowlevel.checkpoint()
