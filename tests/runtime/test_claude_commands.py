@@ -178,3 +178,25 @@ async def test_compacting_keeps_the_session_and_shows_the_summary(
     replayed = [line["params"]["update"] for line in agent.wire.lines[start:] if "params" in line]
     assert folded([u for u in replayed if u["sessionUpdate"] == "compaction_update"]) == live
     assert await agent.wire.prompt(session_id, "Hello", key="before") == before
+
+
+class TestFailedCompaction:
+    @pytest.fixture
+    def script(self) -> Script:
+        return Script([Step("Your task is to create a detailed summary", [[Text("")]])])
+
+    async def test_what_was_not_compacted_is_no_compaction(self, agent: AgentProcess, cwd: str) -> None:
+        session_id = await started(agent, cwd)
+        await agent.wire.prompt(session_id, "Hello")
+        await agent.wire.idle(session_id)
+        await agent.wire.prompt(session_id, "/compact")
+        await agent.wire.idle(session_id, 2)
+        assert agent.wire.updates(session_id, "compaction_update") == []
+        live = entities(agent.wire.updates(session_id))
+        assert "Error during compaction" in [*live.values()][-1]
+        start = len(agent.wire.lines)
+        await agent.wire.request("session/close", {"sessionId": session_id})
+        await agent.wire.resume(session_id, cwd, replay=True)
+        replayed = [line["params"]["update"] for line in agent.wire.lines[start:] if "params" in line]
+        assert entities(replayed) == live
+        assert all(update["sessionUpdate"] != "compaction_update" for update in replayed)
