@@ -142,9 +142,9 @@ class Beside:
         """Tasks whose output is being reported."""
         return [task.task_id for task in self._tasks if task.task_id in self._tails]
 
-    def all_tasks(self) -> list[str]:
-        """Tasks that can be stopped."""
-        return [task.task_id for task in self._tasks]
+    def commands(self) -> list[str]:
+        """Tasks that are commands. Those of subagents are not: to stop one starts a turn, which asks the model."""
+        return [task.task_id for task in self._tasks if task.kind == "terminal" or task.shown.get("name") == "Monitor"]
 
     def task_of(self, kind: TaskKind, entity_id: str) -> str:
         """The task that a client may stop under this id; raises :class:`InvalidParams` (TC-4)."""

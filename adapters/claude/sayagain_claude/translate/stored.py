@@ -299,7 +299,10 @@ class StoredTranslator:
             if not self._prompted:
                 self._prompted = True
                 ids = (subagents.prompt_id(self._session_id), *ids)
-            update = {"sessionUpdate": "user_message", "messageId": ids[0], "content": content}
+            shown_id = as_text(ids[0])  # an id of others may be none that can go on the wire
+            if shown_id != ids[0]:
+                ids = (shown_id, *ids)
+            update = {"sessionUpdate": "user_message", "messageId": shown_id, "content": content}
         self._held.append(UserTurn(self._session_id, ids, update))
 
     # The rest
