@@ -27,6 +27,8 @@ LEVELS = ("debug", "info", "warning", "error")
 RUNTIMES = ("claude", "codex")
 """Commands that serve a runtime; each is an entry point in the group ``sayagain.runtimes``."""
 
+CHECK_USAGE = "%(prog)s [OPTION ...] -- CMD ..."
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status."""
@@ -59,6 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="show a crash that loses nothing: no account, no network")
     demo.add_argument("runtime", choices=RUNTIMES)
     demo.set_defaults(run=_demo)
+
+    _add_check(commands.add_parser("check", help="check that any agent keeps the rules of ACP v2", usage=CHECK_USAGE))
 
     key = commands.add_parser(
         "key", help="read an idempotency key on standard input, print the id of the message it stands for"
@@ -104,6 +108,27 @@ def _demo(options: argparse.Namespace) -> int:
     from sayagain.demo import run_demo
 
     return run_demo(options.runtime)
+
+
+def _add_check(check: argparse.ArgumentParser) -> None:
+    check.add_argument(
+        "--runtime",
+        choices=("plain", *RUNTIMES),
+        default="plain",
+        help="put a stand-in for the model behind an agent of this runtime; plain leaves the agent as it is",
+    )
+    check.add_argument("--cwd", type=Path, help="where a plain agent's sessions work; default: an empty folder")
+    check.add_argument("--only", action="append", metavar="PART", help="the checks whose id has PART in it; repeatable")
+    check.add_argument("--list", action="store_true", help="show the checks, run none")
+    check.add_argument("--strict", action="store_true", help="let warnings count as failures in the exit status")
+    check.add_argument("agent", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="the agent's command")
+    check.set_defaults(run=_check)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from sayagain.check.command import check_command
+
+    return check_command(options)
 
 
 def _key(options: argparse.Namespace) -> int:

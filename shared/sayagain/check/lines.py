@@ -1,0 +1,93 @@
+"""Lines of the wire in few words, for people."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, cast
+
+from sayagain.check.trace import Event, as_mapping, blocks_text
+
+__all__ = ["describe", "label"]
+
+LONGEST: Final = 60
+"""Characters of a text that are shown."""
+
+
+def describe(event: Event) -> str:
+    """A line with its place: ``#12 client -> session/prompt …``."""
+    arrow = {"client": "client ->", "agent": "<- agent ", "note": "   note  "}[event.side]
+    return f"#{event.index} {arrow} {label(event)}"
+
+
+def label(event: Event) -> str:
+    """What a line says."""
+    if event.side == "note":
+        return event.text
+    message = event.message
+    if isinstance(message, list):
+        return f"a batch of {len(cast('list[Any]', message))}"
+    if not isinstance(message, dict):
+        return f"no JSON-RPC message: {_short(event.text)}"
+    if event.kind:
+        return _update(event.update)
+    if event.method is not None:
+        number = f" (id {message['id']})" if "id" in message else ""
+        return f"{event.method}{number}{_params(event.method, event.params)}"
+    fields = as_mapping(event.message)
+    if "error" in fields:
+        error = as_mapping(fields["error"])
+        return f"error {error.get('code')} to id {fields.get('id')}: {_short(str(error.get('message')))}"
+    return f"result of id {fields.get('id')}{_result(as_mapping(fields.get('result')))}"
+
+
+def _update(update: dict[str, Any]) -> str:
+    kind = str(update["sessionUpdate"])
+    told: list[str] = [kind]
+    for name in ("messageId", "toolCallId", "sessionId", "state", "stopReason", "status", "title"):
+        value = update.get(name)
+        if isinstance(value, str):
+            told.append(_id(value) if name.endswith("Id") else _short(value))
+    content = update.get("content")
+    if kind.endswith("_chunk"):
+        content = [content]
+    if kind.startswith(("user_message", "agent_message", "agent_thought")) and "content" in update:
+        told.append(_quoted(blocks_text(content)))
+    return " ".join(told)
+
+
+def _params(method: str, params: dict[str, Any]) -> str:
+    told: list[str] = []
+    if method == "session/prompt":
+        told.append(_quoted(blocks_text(params.get("prompt"))))
+        if "idempotencyKey" in params:
+            told.append(f"key {_short(json.dumps(params['idempotencyKey']), 30)}")
+    if "replayFrom" in params:
+        told.append(f"replayFrom {_short(json.dumps(params['replayFrom']))}")
+    if "requestId" in params:
+        told.append(f"of id {params['requestId']}")
+    if "protocolVersion" in params:
+        told.append(f"version {params['protocolVersion']}")
+    if isinstance(params.get("sessionId"), str):
+        told.append(f"session {_id(params['sessionId'])}")
+    return f" {', '.join(told)}" if told else ""
+
+
+def _result(result: dict[str, Any]) -> str:
+    for name in ("messageId", "sessionId", "protocolVersion"):
+        if name in result:
+            return f": {name} {_id(str(result[name]))}"
+    return ""
+
+
+def _id(value: str) -> str:
+    """Ids that differ, differ at one of their ends."""
+    return value if len(value) <= 18 else f"{value[:8]}…{value[-6:]}"
+
+
+def _quoted(text: str) -> str:
+    return f'"{_short(text)}"'
+
+
+def _short(text: str, longest: int = LONGEST) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -1,0 +1,75 @@
+"""Agents in front of Codex: a Responses API on loopback, and a configuration in which nothing else is reached."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from sayagain.check.model import Feature
+from sayagain.check.profiles import STREAMED, Profile, ServiceProfile, asked_for, reported
+from sayagain.testing.responses_api import serve_responses
+from sayagain.testing.responses_request import Asked
+from sayagain.testing.responses_script import Hold, Reply, Text, exec_command, spawn_agent
+
+__all__ = ["codex_profile"]
+
+_PRIVATE: Final = ("OPENAI_", "CODEX_")
+
+_CONFIG: Final = """\
+model = "stand-in"
+model_provider = "stand-in"
+approval_policy = "on-request"
+sandbox_mode = "read-only"
+
+[model_providers.stand-in]
+name = "stand-in"
+base_url = "{url}/v1"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+
+[analytics]
+enabled = false
+"""
+
+
+@asynccontextmanager
+async def codex_profile(folder: Path) -> AsyncGenerator[Profile]:
+    """A service and an environment; works for every agent that runs ``codex`` with the environment it gets."""
+    cwd = folder / "project"
+    for path in (cwd, folder / "home", folder / "codex"):
+        path.mkdir()
+    async with serve_responses(_reply) as service:
+        (folder / "codex" / "config.toml").write_text(_CONFIG.format(url=service.url), encoding="utf-8")
+        env = {
+            name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE) or name == "CODEX_PATH"
+        }
+        env |= {
+            "HOME": str(folder / "home"),
+            "CODEX_HOME": str(folder / "codex"),
+            "SAYAGAIN_STATE_DIR": str(folder / "state"),
+        }
+        yield ServiceProfile("codex", service, env, cwd, frozenset(Feature))
+
+
+def _reply(asked: Asked) -> Reply | None:
+    if asked.kind not in ("turn", "continuation"):
+        return None
+    wish, token = asked_for(asked.newest_text)
+    match wish, asked.round:
+        case "hold", 0:
+            return [Text("Working. "), Hold(token), Text("Worked.")]
+        case "stream", 0:
+            return [Text("".join(STREAMED), chunk=len(STREAMED[0]), gate=token)]
+        case "delegate", 0:
+            return [spawn_agent(reported(token))]
+        case "report", 0:
+            return [Text("The subagent did it.")]
+        case "ask", 0:
+            call = exec_command(f"touch {token}", sandbox_permissions="require_escalated", justification="May I?")
+            return [call]
+        case _:
+            return [Text("Done.")]
