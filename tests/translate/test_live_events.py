@@ -246,6 +246,25 @@ def test_notices(translator: LiveTranslator, frame: dict[str, Any], severity: st
 
 
 @pytest.mark.parametrize(
+    ("resets_at", "words"),
+    [
+        (4102444800, "It resets at 2100-01-01 00:00 UTC."),
+        (1e300, None),
+        (float("nan"), None),
+        (True, None),
+        ("soon", None),
+        (None, None),
+    ],
+)
+def test_a_limit_says_when_it_ends(translator: LiveTranslator, resets_at: Any, words: str | None) -> None:
+    info = {"status": "allowed_warning", "rateLimitType": "seven_day", "resetsAt": resets_at}
+    frame = {"type": "rate_limit_event", "rate_limit_info": info}
+    [notice] = updates(translator.frame(frame))
+    assert (notice["title"], notice.get("description")) == ("The seven day limit is nearly reached", words)
+    assert translator.frame(frame) == []
+
+
+@pytest.mark.parametrize(
     "frame",
     [
         system("informational", level="info", content="quiet"),

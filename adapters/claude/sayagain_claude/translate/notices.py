@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 from sayagain_claude.translate.blocks import Block, Json, as_list, as_mapping, as_text
@@ -86,6 +87,17 @@ _SUBTYPES: Final[dict[str, Callable[[Json], Block | None]]] = {
 _REPEATABLE: Final = frozenset({"api_retry", "status"})
 """Their notices are worth giving each time: each is another event, not the same news again."""
 
+
+def _reset(moment: object) -> str:
+    """When a limit ends: ``moment`` is in seconds since 1970."""
+    if not isinstance(moment, int | float) or isinstance(moment, bool):
+        return ""
+    try:
+        return f"It resets at {datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M} UTC."
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
 _SERVER_STATES: Final = {"failed": "failed to start", "needs-auth": "needs you to sign in"}
 
 
@@ -117,8 +129,8 @@ class Notices:
             return []
         name = f"{kind} limit" if kind else "usage limit"
         if status == "rejected":
-            return [notice("error", f"The {name} is reached")]
-        return [notice("warning", f"The {name} is nearly reached")]
+            return [notice("error", f"The {name} is reached", _reset(info.get("resetsAt")))]
+        return [notice("warning", f"The {name} is nearly reached", _reset(info.get("resetsAt")))]
 
     def _servers(self, frame: Json) -> list[Block]:
         updates: list[Block] = []
