@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from sayagain.testing.responses_api import ResponsesService
-from sayagain.testing.responses_script import Hold, Script, Step, Text
+from sayagain.testing.responses_script import Hold, Script, Step, Text, spawn_agent
 from support_codex import AgentProcess, agent_process, codex_pids, rollout, rows, stored_ids
 from support_wire import WireError, entities, prompt_params
 
@@ -152,6 +152,29 @@ async def test_what_two_sessions_do_is_told_apart_in_one_process(
         await agent.wire.prompt(session_id, "Go on")
     await agent.wire.idle(sessions[0], 2)
     await agent.wire.idle(sessions[1], 2)
+
+
+@pytest.mark.parametrize("end", ["cancel", "close"])
+async def test_subagents_stop_with_the_work_that_started_them(
+    service: ResponsesService, script: Script, agent: AgentProcess, cwd: str, end: str
+) -> None:
+    script.steps = [
+        Step("Look around", [[Text("child "), Hold("child"), Text("done")]]),
+        Step("Delegate", [[spawn_agent("Look around")], [Text("parent "), Hold("parent"), Text("done")]]),
+    ]
+    session_id = await agent.wire.new(cwd)
+    await agent.wire.prompt(session_id, "Delegate")
+    await service.held("child")
+    await service.held("parent")
+    if end == "cancel":
+        await agent.wire.notify("session/cancel", {"sessionId": session_id})
+    else:
+        await agent.wire.request("session/close", {"sessionId": session_id})
+    await agent.wire.idle(session_id)
+    (announced, *_) = agent.wire.updates(session_id, "subagent_update")
+    child = announced["sessionId"]
+    await agent.wire.until(lambda: agent.wire.states(child)[-1].startswith("idle"))
+    assert agent.wire.states(child) == ["running", "idle:cancelled"]
 
 
 async def test_closing_a_session_frees_it_and_ends_its_work(

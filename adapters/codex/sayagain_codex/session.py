@@ -104,6 +104,10 @@ class CodexSession:
         self._unwritten: str | None = None
         self._live_only: set[str] = set()
         self._given: Sequence[Params] = ()
+        # The running turns of children, by thread.
+        self._child_turns: dict[str, str] = {}
+        # Since the last prompt's work was interrupted: subagents that show up only now are interrupted as well.
+        self._stopped = False
         self._background: Sequence[Params] = []
         self._legacy = False
         self._closed = False
@@ -214,8 +218,9 @@ class CodexSession:
 
     async def reader(self) -> AppServer:
         """An app-server to read the history from: up to date as long as nobody else owns the session."""
-        with suppress(SessionInUse):
-            await self.own()
+        if self._lease is not None:
+            with suppress(SessionInUse):
+                await self.own()
         return await self._servers.get()
 
     async def offered(self) -> None:
@@ -275,6 +280,12 @@ class CodexSession:
             self._ask(request_id, outcome)
         if params.get("threadId") == self._session_id:
             self._root(method, params)
+        elif method == "turn/started":
+            self._child_turns[params["threadId"]] = params["turn"]["id"]
+            if self._stopped and self._server is not None:
+                self._tasks.start_soon(self._interrupt_children, self._server)
+        elif method == "turn/completed":
+            self._child_turns.pop(params["threadId"], None)
         if method == "turn/completed":
             self._tasks.start_soon(self._check_background, str(params.get("threadId")))
         self._tell_background()
@@ -295,8 +306,11 @@ class CodexSession:
                 self._tell_options(before)
             case "serverRequest/resolved":
                 self._emit(self._asks.resolved(params["requestId"]))
-            case "thread/closed":
+            case "thread/closed" if self._closed:
                 self._unloaded.set()
+            case "thread/closed":
+                # Somebody else's doing. It is loaded again for the next prompt.
+                self.died("Codex closed the thread")
             case _:
                 pass
         if self._turns.is_proof(method, params):
@@ -358,6 +372,7 @@ class CodexSession:
     def died(self, detail: str) -> None:
         """See :class:`~sayagain_codex.server.Thread`. What became of the submitted message is found out at once."""
         self._server = None
+        self._child_turns.clear()
         self._unloaded.set()
         self._emit([AskWithdrawn(ask_id) for ask_id in self._asks.clear()])
         self._emit(self._translator.close_calls("cancelled" if self._turns.cancelling else "failed"))
@@ -421,6 +436,7 @@ class CodexSession:
             raise
         if self._unwritten == message_id:
             self._turns.submit(message_id)
+            self._stopped = False
             self._tasks.start_soon(self._give, server, message_id, command, parts)
             self._tasks.start_soon(self._watch, server, message_id)
 
@@ -523,9 +539,22 @@ class CodexSession:
                 except RuntimeFault:
                     return
                 else:
+                    self._stopped = True
+                    await self._interrupt_children(server)
                     return
             with anyio.move_on_after(RETRY):
                 await self._word.wait()
+
+    async def _interrupt_children(self, server: AppServer) -> None:
+        """Codex lets subagents work on when the turn that started them is interrupted (measured); clients do not expect
+        that (SUB-7)."""
+        for thread_id, turn_id in list(self._child_turns.items()):
+            try:
+                await server.request("turn/interrupt", {"threadId": thread_id, "turnId": turn_id})
+            except AppServerError as error:
+                logger.debug("an interrupt of a subagent was refused: %s", error)
+            except RuntimeFault:
+                return
 
     # Asks, options, terminals.
 
@@ -594,7 +623,7 @@ class CodexSession:
             return
         self._closed = True
         with anyio.CancelScope(shield=True):
-            if self._turns.active or self._turns.submitted is not None:
+            if self._works:
                 await self._stop()
             async with self._ownership:
                 await self._unload()
@@ -606,11 +635,17 @@ class CodexSession:
             if not self._watched:
                 self._receive_events.close()
 
+    @property
+    def _works(self) -> bool:
+        return self._turns.active or self._turns.submitted is not None or bool(self._child_turns)
+
     async def _stop(self) -> None:
         server = self._server
         with anyio.move_on_after(self._patience.stop):
             await self.interrupt()
-            while self._turns.active or self._turns.submitted is not None:
+            if server is not None:
+                await self._interrupt_children(server)
+            while self._works:
                 await self._word.wait()
             return
         if server is not None:
@@ -624,7 +659,8 @@ class CodexSession:
             return
         try:
             for thread_id in reversed(self._servers.threads_of(self)):
-                await server.request("thread/unsubscribe", {"threadId": thread_id})
+                with suppress(AppServerError):
+                    await server.request("thread/unsubscribe", {"threadId": thread_id})
         except RuntimeFault as error:
             logger.debug("a thread was not unloaded: %s", error)
             return
