@@ -338,6 +338,16 @@ def test_a_sibling_is_not_taken_for_a_child(world: World) -> None:
     assert events[0].parent_id == ROOT
 
 
+def test_a_child_of_an_earlier_process_is_announced_when_it_gets_more_to_do(world: World) -> None:
+    assert world.say("turn/started", "kid", turn={"id": "t1"}) == []
+    waits = {**SPAWN, "tool": "wait", "prompt": None, "receiverThreadIds": ["stranger"]}
+    assert all(not isinstance(event, ChildAnnounced) for event in world.started("collabAgentToolCall", **waits))
+    more = {**SPAWN, "id": "j", "tool": "sendInput", "status": "inProgress"}
+    announced = world.started("collabAgentToolCall", **more)[0]
+    assert isinstance(announced, ChildAnnounced)
+    assert "title" not in announced.update  # the client knows it from the replay
+
+
 def test_a_childs_state_is_told(world: World) -> None:
     world.completed("collabAgentToolCall", **SPAWN)
     waits = world.say("thread/status/changed", "kid", status={"type": "active", "activeFlags": ["waitingOnApproval"]})

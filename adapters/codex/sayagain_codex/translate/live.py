@@ -235,7 +235,7 @@ class LiveTranslator:
             [
                 named
                 for named in subagents.named_by(item)
-                if named.started or (thread.path and named.path.rpartition("/")[0] == thread.path)
+                if named.started or named.addressed or (thread.path and named.path.rpartition("/")[0] == thread.path)
             ],
         )
 

@@ -56,6 +56,8 @@ class Named:
     path: str = ""
     started: bool = False
     """The item is the one that started it, so the item's thread is its parent."""
+    addressed: bool = False
+    """The item gives it more to do, by the id that the one who started it was told."""
 
 
 def named_by(item: Json) -> Sequence[Named]:
@@ -63,9 +65,10 @@ def named_by(item: Json) -> Sequence[Named]:
     match item.get("type"):
         case "collabAgentToolCall":
             prompt, tool = as_text(item.get("prompt")), item.get("tool")
-            title = (first_line(prompt) if tool == "spawnAgent" else "") or "Subagent"
+            title = (first_line(prompt) or "Subagent") if tool == "spawnAgent" else ""
             receivers = dict.fromkeys(text for text in map(as_text, as_list(item.get("receiverThreadIds"))) if text)
-            return [Named(thread_id, title, started=tool == "spawnAgent") for thread_id in receivers]
+            started, addressed = tool == "spawnAgent", tool in ("sendInput", "resumeAgent")
+            return [Named(thread_id, title, started=started, addressed=addressed) for thread_id in receivers]
         case "subAgentActivity":
             thread_id, path = as_text(item.get("agentThreadId")), as_text(item.get("agentPath"))
             if not thread_id:
@@ -99,9 +102,10 @@ def announcement(child_id: str, named: Named, state: Block | None) -> Block:
     update: Block = {
         "sessionUpdate": "subagent_update",
         "sessionId": child_id,
-        "title": named.title,
         "capabilities": {},
     }
+    if named.title:
+        update["title"] = named.title
     if named.description:
         update["description"] = named.description
     if state is not None:
