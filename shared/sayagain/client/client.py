@@ -1,0 +1,457 @@
+"""The client: one agent, reached as often as needed, and its sessions."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, TypeAlias, cast
+
+import anyio
+import anyio.abc
+
+from sayagain.client.errors import (
+    AgentFault,
+    AgentFloods,
+    AgentGone,
+    GaveUp,
+    OutboxError,
+    OutcomeUnknown,
+    ResumeFailed,
+)
+from sayagain.client.events import Event, Moved, Reconnected, Update
+from sayagain.client.link import Link, LinkLost
+from sayagain.client.outbox import Outbox
+from sayagain.client.replay import Replay, ReplayTracker
+from sayagain.client.retries import Retries
+from sayagain.client.session import Session
+from sayagain.connection import IncomingRequest, Outcome, PeerError
+from sayagain.errors import MethodNotFound
+from sayagain.retry import RETRY, RetryClass
+from sayagain.transports import Transport
+
+__all__ = ["PROTOCOL_VERSION", "Client", "Connector", "Handler"]
+
+logger = logging.getLogger(__name__)
+
+PROTOCOL_VERSION: Final = 2
+
+Handler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Answers a request of the agent's: params in, result out."""
+
+Connector: TypeAlias = Callable[[Outbox], AbstractAsyncContextManager[Transport]]
+"""Opens a way to the agent, a new one each time; it is closed when the context is left."""
+
+Params: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+
+_STRAY: Final = 1000
+"""Updates that are kept for a session whose id is not known yet: they may come before the answer to session/new."""
+
+
+class Client:
+    """Made by :func:`~sayagain.client.connect` and :func:`~sayagain.client.with_retries`."""
+
+    def __init__(
+        self,
+        connector: Connector,
+        outbox: Outbox,
+        *,
+        retries: Retries | None,
+        handlers: Mapping[str, Handler],
+        info: Mapping[str, Any],
+        capabilities: Mapping[str, Any],
+        patience: float,
+        max_unread: int,
+    ) -> None:
+        self.outbox = outbox
+        self.retries = retries
+        self.agent: Mapping[str, Any] = {}
+        """The agent's answer to ``initialize``: ``info``, ``capabilities``, ``authMethods``."""
+        self.fault: AgentFault | None = None
+        """Why the agent is lost for good; ``None`` while it is reached or tried."""
+        self._connector = connector
+        self._handlers = handlers
+        self._hello = {"protocolVersion": PROTOCOL_VERSION, "info": info, "capabilities": capabilities}
+        self._patience = patience
+        self._max_unread = max_unread
+        self._unread = 0
+        self._link: Link | None = None
+        self._failures = 0
+        self._changed = anyio.Event()
+        self._sessions: dict[str, Session] = {}
+        self._roots: dict[str, str] = {}
+        """By child session, the session that the application has."""
+        self._stray: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_STRAY)
+        self._tasks: anyio.abc.TaskGroup
+        self._link_tasks: anyio.abc.TaskGroup
+
+    # Sessions.
+
+    async def new_session(self, cwd: str, **setup: Any) -> Session:
+        """A new session in an absolute directory; ``setup`` are further params (``mcpServers``, …).
+
+        When its answer is lost the request is not sent again (:class:`OutcomeUnknown`): an unused session may be left.
+        """
+        link, answer = await self._request("session/new", {**setup, "cwd": cwd})
+        session = Session(self, str(answer.get("sessionId")), cwd, setup)
+        # In the outbox first: without this row a lost first prompt could not be told from a deleted session.
+        await self.outbox.opened(session.session_id, cwd)
+        self._adopt(session, link, answer)
+        return session
+
+    async def resume(
+        self, session_id: str, cwd: str, *, replay: bool = False, **setup: Any
+    ) -> tuple[Session, Replay | None]:
+        """A stored session; ``replay`` sends all its history first, to the stream and as a value.
+
+        On return every update that the agent sent before its response is in the session's stream, in order. Raises
+        :class:`~sayagain.client.errors.ResumeFailed`, which has the replay as far as it came.
+        """
+        session = self._sessions.get(session_id) or Session(self, session_id, cwd, setup)
+        session.cwd, session.setup = cwd, setup
+        # Two markers on one session could not be told apart (spec of the marker, FAQ).
+        async with session.resuming:
+            self._sessions[session.session_id] = session
+            try:
+                result = await self._resume(session, replay=replay)
+            except BaseException:
+                if not session.known:
+                    self.forget(session)
+                raise
+        return session, result
+
+    async def list_sessions(self, cwd: str | None = None) -> Sequence[Mapping[str, Any]]:
+        """All stored sessions (``sessionId``, ``cwd``, ``title``, ``updatedAt``), of one directory or of all."""
+        found: list[Mapping[str, Any]] = []
+        cursor: str | None = None
+        seen = set[str]()
+        while True:
+            params = ({} if cwd is None else {"cwd": cwd}) | ({} if cursor is None else {"cursor": cursor})
+            answer = await self.request("session/list", params)
+            page: object = answer.get("sessions")
+            found += cast("list[Mapping[str, Any]]", page) if isinstance(page, list) else []
+            cursor = answer.get("nextCursor")
+            # An agent that turns in circles would never end.
+            if not isinstance(cursor, str) or cursor in seen:
+                return found
+            seen.add(cursor)
+
+    async def delete_session(self, session_id: str) -> None:
+        """Delete a stored session; its pending prompts stay in the outbox."""
+        await self.request("session/delete", {"sessionId": session_id})
+
+    async def request(self, method: str, params: Params, session: Session | None = None) -> Mapping[str, Any]:
+        """Any request but ``session/prompt``; ``params`` may be made anew for each attempt.
+
+        With ``session`` it waits until that is active on the connection.
+
+        With retries, one whose answer was lost is sent again if its retry class is "safe"; else
+        :class:`~sayagain.client.errors.OutcomeUnknown` is raised.
+        """
+        _, answer = await self._request(method, params, session)
+        return answer
+
+    async def _request(
+        self, method: str, params: Params, session: Session | None = None
+    ) -> tuple[Link, Mapping[str, Any]]:
+        while True:
+            link = await self.linked(session)
+            try:
+                answer = await link.call(method, params() if callable(params) else params)
+            except LinkLost:
+                await link.ended.wait()
+                rule = RETRY.get(method)
+                safe = rule is not None and rule.retry_class is RetryClass.SAFE
+                if self.retries is None and safe:
+                    raise link.fault or AgentGone("the connection ended") from None
+                if not safe:
+                    raise OutcomeUnknown(method, rule) from link.fault
+            except PeerError:
+                self.progress()
+                raise
+            else:
+                self.progress()
+                return link, answer
+
+    # What sessions need.
+
+    async def linked(self, session: Session | None = None) -> Link:
+        """An open connection, on which the session is active; raises when there will be none."""
+        while True:
+            if self.fault is not None:
+                raise self.fault
+            if session is not None and session.broken is not None:
+                raise session.broken
+            link = self._link
+            if link is not None and link.is_open and (session is None or session.attached is link):
+                return link
+            await self._changed.wait()
+
+    async def reattach(self, session: Session) -> None:
+        """The agent says that the session is not active: resume it."""
+        if self._link is not None and session.attached is self._link:
+            session.attached = None
+            self._link_tasks.start_soon(self._attach, session, self._link)
+
+    def progress(self) -> None:
+        """The agent does real work: the count of failures starts anew."""
+        self._failures = 0
+
+    def read(self, weight: int) -> None:
+        """The application has read what weighs so much."""
+        self._unread -= weight
+
+    def forget(self, session: Session) -> None:
+        """Its updates are of no interest any more."""
+        if self._sessions.get(session.session_id) is session:
+            del self._sessions[session.session_id]
+        for child in [child for child, root in self._roots.items() if root == session.session_id]:
+            del self._roots[child]
+
+    def _adopt(self, session: Session, link: Link, answer: Mapping[str, Any]) -> None:
+        """The session was made on this connection."""
+        self._sessions[session.session_id] = session
+        self._activate(session, link, answer)
+        stray, self._stray = self._stray, deque(maxlen=_STRAY)
+        for session_id, update in stray:
+            self._take(session_id, update)
+
+    def _activate(self, session: Session, link: Link, answer: Mapping[str, Any]) -> None:
+        session.offers = answer
+        session.attached = link
+        session.broken = None
+        if not session.known:
+            session.known = True
+            self._tasks.start_soon(session.send_prompts)
+        if self._link is not None and self._link is not link:
+            # The answer was read after its connection was lost.
+            self._link_tasks.start_soon(self._attach, session, self._link)
+        self._change()
+
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+        for session in self._sessions.values():
+            session.change()
+
+    # Resuming.
+
+    async def _resume(self, session: Session, *, replay: bool) -> Replay | None:
+        looks = 0
+        while True:
+            tracker = session.tracker = ReplayTracker(session.session_id) if replay else None
+            try:
+                link = await self.linked()
+            except AgentFault as fault:
+                raise ResumeFailed(session.session_id, fault, _finish(tracker)) from fault
+            try:
+                answer = await self._ask_resume(session, link, replay=replay)
+            except LinkLost:
+                if self.retries is None:
+                    await self._ended()
+                    lost = self.fault or AgentGone("the connection ended")
+                    raise ResumeFailed(session.session_id, lost, _finish(tracker)) from lost
+            except PeerError as error:
+                part = _finish(tracker)
+                if error.code != -32002 or self.retries is None:
+                    raise ResumeFailed(session.session_id, error, part) from error
+                looks += 1
+                if looks == 1:
+                    # A second look: what died a moment ago may have stored it yet.
+                    await anyio.sleep(self.retries.pause(3))
+                    continue
+                try:
+                    moved = await self._move(session, link)
+                except LinkLost:
+                    continue
+                if not moved:
+                    raise ResumeFailed(session.session_id, error, part) from error
+                looks = 0
+            else:
+                self._activate(session, link, answer)
+                return None if tracker is None else tracker.finish(succeeded=True)
+            finally:
+                session.tracker = None
+
+    async def _ended(self) -> None:
+        while self.fault is None:
+            await self._changed.wait()
+
+    async def _ask_resume(self, session: Session, link: Link, *, replay: bool) -> Mapping[str, Any]:
+        params = {**session.setup, "sessionId": session.session_id, "cwd": session.cwd}
+        if replay:
+            params["replayFrom"] = {"type": "start"}
+        return await link.call("session/resume", params, streams=True)
+
+    async def _attach(self, session: Session, link: Link) -> None:
+        """Resume a session that the application has, on a new connection; errors end in ``session.broken``."""
+        async with session.resuming:
+            if session.attached is link or self._sessions.get(session.session_id) is not session:
+                return
+            retries = self.retries or Retries()
+            refusals = 0
+            while link.is_open:
+                try:
+                    answer = await self._ask_resume(session, link, replay=False)
+                    self._activate(session, link, answer)
+                    self._deliver(session, Reconnected(session.session_id))
+                    return
+                except LinkLost:
+                    return
+                except PeerError as error:
+                    refusals += 1
+                    gone = error.code == -32002
+                    if gone and refusals > 1:
+                        try:
+                            if await self._move(session, link):
+                                refusals = 0
+                                continue
+                        except LinkLost:
+                            return
+                        except ResumeFailed as refused:
+                            self._break(session, refused)
+                            return
+                    if (gone and refusals > 1) or refusals >= retries.attempts or error.code in (-32602, -32000):
+                        failed = ResumeFailed(session.session_id, error, None)
+                        failed.__cause__ = error
+                        self._break(session, failed)
+                        return
+                    # A second look as well: what died a moment ago may have stored it yet.
+                    await anyio.sleep(retries.pause(refusals + 2))
+
+    def _break(self, session: Session, error: ResumeFailed) -> None:
+        session.broken = error
+        self._change()
+
+    async def _move(self, session: Session, link: Link) -> bool:
+        """The agent does not know the session. If nothing was ever confirmed in it, go on in a new one.
+
+        True when the session has a new id, which is still to be resumed. Raises :class:`LinkLost`, and
+        :class:`ResumeFailed` when a living process may still get a prompt of it inserted.
+        """
+        old = session.session_id
+        if (target := await self.outbox.moved_to(old)) is None:
+            if not await self.outbox.unsettled(old):
+                return False
+            # Agents of killed clients get their time to end.
+            await self.outbox.take(old, patience=self._patience)
+            if (target := await self.outbox.moved_to(old)) is None:
+                try:
+                    answer = await link.call("session/new", {**session.setup, "cwd": session.cwd})
+                except PeerError:
+                    return False
+                target = str(answer.get("sessionId"))
+                await self.outbox.opened(target, session.cwd)
+                try:
+                    target = await self.outbox.move(old, target)
+                except OutboxError as error:
+                    raise ResumeFailed(old, error, None, "its prompts are kept") from error
+        self.forget(session)
+        session.rename(target)
+        self._sessions[target] = session
+        keys = [prompt.key for prompt in await self.outbox.prompts(target)]
+        logger.info("session %s was never stored; %s has its %d prompts", old, target, len(keys))
+        self._deliver(session, Moved(old, target, keys))
+        return True
+
+    # The connection.
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Keep a connection until the client ends, or it is lost for good."""
+        async with anyio.create_task_group() as self._tasks:
+            task_status.started()
+            try:
+                await self._supervise()
+            finally:
+                self._change()
+
+    async def _supervise(self) -> None:
+        while True:
+            began = anyio.current_time()
+            fault = await self._life()
+            if self.retries is None or isinstance(fault, AgentFloods) or fault.__cause__ is not None:
+                break
+            if anyio.current_time() - began > self.retries.steady:
+                self._failures = 0
+            self._failures += 1
+            if self._failures >= self.retries.attempts:
+                last, fault = fault, GaveUp(self._failures, fault)
+                fault.__cause__ = last
+                break
+            logger.info("the agent is lost, attempt %d: %s", self._failures, fault)
+            await anyio.sleep(self.retries.pause(self._failures))
+        self.fault = fault
+        self._change()
+
+    async def _life(self) -> AgentFault:
+        """One connection, from its start to its end; why it ended."""
+        fault: AgentFault | None = None
+        try:
+            async with self._connector(self.outbox) as transport:
+                link = Link(transport, self, patience=self._patience)
+                async with anyio.create_task_group() as self._link_tasks:
+                    self._link_tasks.start_soon(link.run)
+                    fault = await self._live(link)
+                    self._link_tasks.cancel_scope.cancel()
+        except AgentFault as error:
+            return error
+        assert fault is not None
+        return fault
+
+    async def _live(self, link: Link) -> AgentFault:
+        try:
+            self.agent = await link.call("initialize", self._hello)
+            if self.agent.get("protocolVersion") != PROTOCOL_VERSION:
+                raise PeerError(0, "it offers another version of the protocol")
+        except LinkLost:
+            await link.ended.wait()
+        except PeerError as error:
+            fault = AgentFault(f"the agent does not speak ACP {PROTOCOL_VERSION}: {error.message}")
+            fault.__cause__ = error
+            return fault
+        else:
+            self._link = link
+            for session in self._sessions.values():
+                if session.known:
+                    self._link_tasks.start_soon(self._attach, session, link)
+            self._change()
+            await link.ended.wait()
+            self._link = None
+            self._change()
+        return link.fault or AgentGone("the connection ended")
+
+    # What the agent sends.
+
+    def updated(self, link: Link, session_id: str, update: Mapping[str, Any]) -> None:
+        """A ``session/update``, in the order of the wire."""
+        self._take(session_id, update)
+        if self._unread > self._max_unread and link.is_open:
+            limit = f"{self._max_unread >> 20} MiB"
+            link.end(AgentFloods(f"more than {limit} of updates wait to be read: the application does not keep up"))
+
+    def _take(self, session_id: str, update: Mapping[str, Any]) -> None:
+        session = self._sessions.get(self._roots.get(session_id, session_id))
+        if session is None:
+            self._stray.append((session_id, update))
+            return
+        child = update.get("sessionId")
+        if update.get("sessionUpdate") == "subagent_update" and isinstance(child, str):
+            self._roots[child] = session.session_id
+        if session.tracker is not None:
+            session.tracker.take(session_id, update)
+        self._deliver(session, Update(session_id, update))
+
+    def _deliver(self, session: Session, event: Event) -> None:
+        self._unread += session.deliver(event)
+
+    def asked(self, request: IncomingRequest) -> Outcome:
+        """A request of the agent's: the application's handler answers it."""
+        handler = self._handlers.get(request.method)
+        if handler is None:
+            raise MethodNotFound(request.method)
+        return handler(request.params)
+
+
+def _finish(tracker: ReplayTracker | None) -> Replay | None:
+    return None if tracker is None else tracker.finish(succeeded=False)

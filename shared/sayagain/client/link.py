@@ -1,0 +1,224 @@
+"""One connection to an agent: requests with limits, and what comes in handed to its receiver."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, Protocol, cast
+
+import anyio
+
+from sayagain.client.errors import AgentFault, AgentGarbled, AgentGone, AgentSilent
+from sayagain.client.process import ProcessTransport
+from sayagain.connection import Call, Connection, ConnectionLost, IncomingRequest, Outcome, PeerError, Reply
+from sayagain.protocol import jsonrpc
+from sayagain.transports import Transport
+
+__all__ = ["MAX_GARBAGE", "Link", "LinkCall", "LinkLost", "Receiver"]
+
+logger = logging.getLogger(__name__)
+
+MAX_GARBAGE: Final = 1000
+"""Lines that are no JSON-RPC before the connection is given up. A few are forgiven: chatty dependencies are common
+(anomalyco/opencode#13634)."""
+
+_EXCERPT: Final = 120
+"""Bytes of the first output that an error may show."""
+
+
+class LinkLost(Exception):
+    """The connection ended with a request unanswered."""
+
+
+class Receiver(Protocol):
+    """Gets what the agent sends by itself, in the order of the wire, by plain calls."""
+
+    def updated(self, link: Link, session_id: str, update: Mapping[str, Any]) -> None:
+        """A ``session/update``."""
+        ...
+
+    def asked(self, request: IncomingRequest) -> Outcome:
+        """A request of the agent's."""
+        ...
+
+
+class _Heard:
+    """Passes a transport on and remembers when the agent was heard, and how it began."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.last = anyio.current_time()
+        self.first = b""
+
+    async def receive(self) -> bytes:
+        data = await self._transport.receive()
+        self.last = anyio.current_time()
+        if len(self.first) < _EXCERPT:
+            self.first = (self.first + data)[:_EXCERPT]
+        return data
+
+    async def send(self, data: bytes) -> None:
+        await self._transport.send(data)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
+class LinkCall(Call):
+    """A request whose wait can be given up without giving up the request."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.answered = anyio.Event()
+
+    def end(self, outcome: Any) -> None:
+        super().end(outcome)
+        self.answered.set()
+
+
+class _Connection(Connection):
+    """Does not answer lines that are no JSON-RPC: an agent's stray output is not helped by errors."""
+
+    garbage = 0
+    flooded: Callable[[], None]
+
+    def begin_call(self, method: str, params: Mapping[str, Any]) -> LinkCall:
+        call = LinkCall(self)
+        call.id = self._outgoing.add(call)
+        self._send(jsonrpc.encode_request(call.id, method, params))
+        if self.is_closed:
+            call.end(ConnectionLost("the connection is closed"))
+        return call
+
+    def _take(self, message: jsonrpc.Message, reply: Reply) -> None:
+        if isinstance(message, jsonrpc.Invalid):
+            self.garbage += 1
+            if self.garbage == 1:
+                logger.warning("the agent sends what is no JSON-RPC: %s", message.error)
+            if self.garbage == MAX_GARBAGE:
+                self.flooded()
+        else:
+            super()._take(message, reply)
+
+
+class Link:
+    """Run :meth:`run` in a task; it returns when the connection is over. ``fault`` then says why."""
+
+    def __init__(self, transport: Transport, receiver: Receiver, *, patience: float) -> None:
+        self._transport = transport
+        self._receiver = receiver
+        self._patience = patience
+        self._heard = _Heard(transport)
+        self._connection = _Connection(self._heard, self)
+        self._connection.flooded = self._garbled
+        self._scope = anyio.CancelScope()
+        self.ended = anyio.Event()
+        self.fault: AgentFault | None = None
+
+    async def run(self) -> None:
+        """Serve until the agent ends the connection or :meth:`end` does."""
+        try:
+            with self._scope:
+                await self._connection.serve()
+            if self.fault is None:
+                self.fault = AgentGone(await self._why())
+        finally:
+            self.ended.set()
+            with anyio.CancelScope(shield=True):
+                await self._transport.aclose()
+
+    def end(self, fault: AgentFault | None = None) -> None:
+        """End the connection; the first reason counts."""
+        self.fault = self.fault or fault or AgentGone("the connection was closed")
+        self._scope.cancel()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return not self._connection.is_closed and not self._scope.cancel_called
+
+    def begin(self, method: str, params: Mapping[str, Any]) -> LinkCall:
+        """Queue a request at once, in the order of the calls."""
+        return self._connection.begin_call(method, params)
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Queue a notification."""
+        self._connection.notify(method, params)
+
+    async def call(self, method: str, params: Mapping[str, Any], *, streams: bool = False) -> Mapping[str, Any]:
+        """A request that is answered soon. ``streams``: as long as anything is heard, it may take its time.
+
+        Raises :class:`~sayagain.connection.PeerError` and :class:`LinkLost`. When the limit is over, the link ends.
+        """
+        call = self.begin(method, params)
+        while True:
+            with anyio.move_on_after(self._patience) as limit:
+                return await self._result(call)
+            assert limit.cancelled_caught
+            if streams and self._silent_for() < self._patience:
+                continue
+            self.end(self._silence(method))
+            raise LinkLost
+
+    async def wait(self, call: LinkCall) -> Mapping[str, Any]:
+        """The answer to a request that may wait long, such as a held prompt: for as long as the agent lives.
+
+        Whether it does is asked when nothing has been heard for a while.
+        """
+        while True:
+            garbage = self._connection.garbage
+            with anyio.move_on_after(self._patience):
+                return await self._result(call)
+            if self._silent_for() >= self._patience:
+                # Any answer will do, and an unknown method has no effects.
+                with suppress(PeerError):
+                    await self.call("_sayagain/ping", {})
+            if self._connection.garbage > garbage:
+                # The answer may have been among it; with a key it can be asked for again.
+                self.end(AgentGarbled("the agent sends what is no JSON-RPC, and no answer"))
+                raise LinkLost
+
+    async def _result(self, call: LinkCall) -> Mapping[str, Any]:
+        try:
+            # Not ``call.result()``, which cancels the request with the wait.
+            await call.answered.wait()
+            return await call.result()
+        except ConnectionLost as error:
+            raise LinkLost from error
+
+    def _silent_for(self) -> float:
+        return anyio.current_time() - self._heard.last
+
+    def _garbled(self) -> None:
+        self.end(self._garbage())
+
+    def _garbage(self) -> AgentGarbled:
+        said = "".join(c if c.isprintable() else "?" for c in self._heard.first.decode("utf-8", "replace"))
+        return AgentGarbled(f"the agent speaks no JSON-RPC; its output begins with {said!r}")
+
+    def _silence(self, method: str) -> AgentFault:
+        if method == "initialize" and self._connection.garbage:
+            return self._garbage()
+        return AgentSilent(f"{method} was not answered within {self._patience:g} s")
+
+    async def _why(self) -> str:
+        if isinstance(self._transport, ProcessTransport):
+            return await self._transport.epitaph()
+        return "the agent closed the connection"
+
+    # The dispatcher.
+
+    def request(self, request: IncomingRequest) -> Outcome:
+        """The agent asks."""
+        return self._receiver.asked(request)
+
+    def notification(self, connection: Connection, method: str, params: Mapping[str, Any]) -> Awaitable[None] | None:
+        """The agent tells; what is malformed or unknown is ignored (RPC-3)."""
+        session_id, update = params.get("sessionId"), params.get("update")
+        if method == "session/update" and isinstance(session_id, str) and isinstance(update, dict):
+            self._receiver.updated(self, session_id, cast("dict[str, Any]", update))
+        return None
+
+    def closed(self, connection: Connection) -> None:
+        """The connection is gone; :meth:`run` is about to return."""

@@ -1,0 +1,132 @@
+"""Whole history or cut history: the outcome table of the marker's spec, as a value. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final
+
+__all__ = ["NOT_HISTORY", "Outcome", "Replay", "ReplayTracker", "ReplayedSession"]
+
+NOT_HISTORY: Final = frozenset(
+    {
+        "available_commands_update",
+        "config_option_update",
+        "notice",
+        "session_info_update",
+        "state_update",
+        "usage_update",
+    }
+)
+"""Kinds of updates that tell what holds now, and are never part of a history (RPL-4)."""
+
+
+class Outcome(Enum):
+    """What a replay is worth (spec of the marker, section "Outcomes")."""
+
+    COMPLETE = "complete"
+    """The marker came: this is the whole history, whatever became of the request."""
+
+    UNCERTIFIED = "uncertified"
+    """No marker came, and the request succeeded: the agent breaks the protocol, but its success certifies the history.
+    What came live before the response cannot be told from it, but for the kinds in :data:`NOT_HISTORY`."""
+
+    TRUNCATED = "truncated"
+    """No marker came, and the request failed or the connection ended: it must not be used as the history."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it may replace a stored copy."""
+        return self is not Outcome.TRUNCATED
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedSession:
+    """The history of one session: updates in wire form, in order."""
+
+    session_id: str
+    outcome: Outcome
+    history: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a replaying resume gave: for its session, and for each child that was announced meanwhile."""
+
+    session_id: str
+    sessions: Mapping[str, ReplayedSession]
+    violations: Sequence[str]
+    """What the agent did against the rules of the marker, in words; for a log."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Of the session that the request named; children have their own."""
+        return self.sessions[self.session_id].outcome
+
+    @property
+    def history(self) -> Sequence[Mapping[str, Any]]:
+        """Of the session that the request named."""
+        return self.sessions[self.session_id].history
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it may replace stored copies, children included."""
+        return all(session.outcome.whole for session in self.sessions.values())
+
+
+@dataclass(slots=True)
+class _Part:
+    announced: bool
+    marked: bool = False
+    history: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+
+
+class ReplayTracker:
+    """Follows one ``session/resume`` with a cursor, from its request to its end."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._parts = {session_id: _Part(announced=True)}
+        self._violations: list[str] = []
+
+    def take(self, session_id: str, update: Mapping[str, Any]) -> None:
+        """An update of the session or of a child that came before the response."""
+        part = self._parts.get(session_id)
+        if part is None:
+            part = self._parts[session_id] = _Part(announced=False)
+            self._violations.append("an update of a child that was not announced")
+        kind = update.get("sessionUpdate")
+        if kind == "replay_complete":
+            if part.marked:
+                self._violations.append("a second replay_complete")
+            part.marked = True
+            return
+        child = update.get("sessionId") if kind == "subagent_update" else None
+        if isinstance(child, str) and child != self._session_id:
+            self._parts.setdefault(child, _Part(announced=False)).announced = True
+        if part.marked:
+            return
+        # A child's state before the response is historical (RPL-9).
+        if kind in NOT_HISTORY and not (kind == "state_update" and session_id != self._session_id):
+            self._violations.append(f"{kind} before replay_complete")
+        part.history.append(update)
+
+    def finish(self, *, succeeded: bool) -> Replay:
+        """The request was answered, or its connection ended."""
+        sessions: dict[str, ReplayedSession] = {}
+        for session_id, part in self._parts.items():
+            if not part.announced:
+                continue
+            history = part.history
+            if part.marked:
+                outcome = Outcome.COMPLETE
+            elif succeeded:
+                outcome = Outcome.UNCERTIFIED
+                self._violations.append("no replay_complete")
+                history = [update for update in history if update.get("sessionUpdate") not in NOT_HISTORY]
+            else:
+                outcome = Outcome.TRUNCATED
+            sessions[session_id] = ReplayedSession(session_id, outcome, tuple(history))
+        return Replay(self._session_id, MappingProxyType(sessions), tuple(self._violations))
