@@ -65,12 +65,12 @@ def output_file(folder: Path, task_id: str) -> Path:
 def test_files_are_found_followed_and_finished(tmp_path: Path) -> None:
     tails = Tails(SESSION, {"TMPDIR": str(tmp_path)})
     tails.follow("b1", SESSION, "t1")
-    assert tails.read() == []
+    assert tails.read("b1") == []
     path = output_file(tmp_path, "b1")
     path.write_bytes(b"one\n")
-    updates = tails.read()
+    updates = tails.read("b1")
     assert held(u for _, u in updates) == b"one\n"
-    assert tails.read() == []
+    assert tails.read("b1") == []
     path.write_bytes(b"one\ntwo\n\n[exited with code 0]\n")
     assert held(u for _, u in updates + tails.finish("b1")) == b"one\ntwo\n"
     assert len(tails) == 0
@@ -81,7 +81,7 @@ def test_a_file_that_grows_faster_than_it_is_read_is_shown_by_its_latest_part(tm
     tails = Tails(SESSION, {"CLAUDE_CODE_TMPDIR": str(tmp_path), "TMPDIR": "/nowhere"})
     tails.follow("b1", SESSION, "t1")
     output_file(tmp_path, "b1").write_bytes(b"x" * (3 * KEPT) + b"latest")
-    shown = held(u for _, u in tails.read())
+    shown = held(u for _, u in tails.read("b1"))
     assert len(shown) == KEPT
     assert shown.endswith(b"latest")
 
@@ -102,7 +102,7 @@ def test_links_and_pipes_are_not_read(tmp_path: Path) -> None:
     tails = Tails(SESSION, {"TMPDIR": str(tmp_path)})
     for task_id in ("b1", "b2"):
         tails.follow(task_id, SESSION, task_id)
-    assert tails.read() == []
+        assert tails.read(task_id) == []
     assert stored_output(link) == {}
 
 

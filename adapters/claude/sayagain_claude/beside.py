@@ -89,9 +89,12 @@ class Beside:
         try:
             while len(self._tails):
                 await anyio.sleep(pause)
-                news = self._tails.read()
-                pause = FIRST_PAUSE if news else min(2 * pause, LONGEST_PAUSE)
-                await self._emit([Update(session_id, update) for session_id, update in news])
+                pause = min(2 * pause, LONGEST_PAUSE)
+                # One by one: while a client is slow, a command may end, and its last word comes after this.
+                for task_id in self._tails:
+                    if news := self._tails.read(task_id):
+                        pause = FIRST_PAUSE
+                        await self._emit([Update(session_id, update) for session_id, update in news])
         finally:
             self._watching = False
 

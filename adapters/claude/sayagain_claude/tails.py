@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -105,11 +105,13 @@ class Tails:
         if task_id not in self._files and re.fullmatch(r"[\w-]+", task_id):
             self._files[task_id] = _File(session_id, OutputTail(terminal_id))
 
-    def read(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """What is new in all files: (session id, update)."""
-        return [
-            (file.session_id, update) for task_id, file in self._files.items() for update in self._read(task_id, file)
-        ]
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._files))
+
+    def read(self, task_id: str) -> list[tuple[str, Mapping[str, Any]]]:
+        """What is new of a task's output: (session id, update)."""
+        file = self._files.get(task_id)
+        return [(file.session_id, update) for update in self._read(task_id, file)] if file else []
 
     def finish(self, task_id: str) -> list[tuple[str, Mapping[str, Any]]]:
         """The rest of a task's output; it is followed no more."""
