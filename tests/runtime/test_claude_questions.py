@@ -22,6 +22,11 @@ COLOUR = {
     "multiSelect": False,
     "options": [{"label": "Red", "description": "Like a rose"}, {"label": "Blue", "description": "Like the sea"}],
 }
+SHADE = {
+    **COLOUR,
+    "question": "Which shade?",
+    "options": [{"label": "Dark", "description": "Like night"}, {"label": "Light", "description": "Like day"}],
+}
 SIZES = {
     "question": "Which sizes?",
     "header": "Sizes",
@@ -36,6 +41,7 @@ def script() -> Script:
     return Script(
         [
             Step("Ask both", [[ToolUse("AskUserQuestion", {"questions": [COLOUR, SIZES]})], [Text("Thanks.")]]),
+            Step("Ask colours", [[ToolUse("AskUserQuestion", {"questions": [COLOUR, SHADE]})], [Text("Thanks.")]]),
             *(Step(f"Call {n}", [[ToolUse(f"mcp__asker__{n}", {})], [Text("Done.")]]) for n in support_elicit.ASKS),
         ]
     )
@@ -188,6 +194,30 @@ class TestWithoutForms:
         assert forms(agent) == []
         assert call["status"] == "cancelled"
         assert "answer in the chat" in told_the_model(service)
+
+    async def test_single_choices_are_asked_one_by_one(
+        self, agent: AgentProcess, service: MessagesService, cwd: str
+    ) -> None:
+        answer(agent, None, option="answer_1")
+        session_id, call = await run(agent, cwd, "Ask colours")
+        assert [line["params"]["title"] for line in agent.wire.asked] == ["Which colour? (1/2)", "Which shade? (2/2)"]
+        assert call["status"] == "completed"
+        assert "Blue" in told_the_model(service)
+        assert "Light" in told_the_model(service)
+        assert agent.wire.states(session_id) == ["running", "requires_action", "running", "idle:end_turn"]
+
+    async def test_a_cancel_withdraws_the_second_of_them(self, agent: AgentProcess, cwd: str) -> None:
+        first = {"outcome": {"outcome": "selected", "optionId": "answer_1"}}
+        session_id = await agent.wire.new(cwd)
+        await agent.wire.prompt(session_id, "Ask colours")
+        await agent.wire.until(lambda: agent.wire.asked)
+        await agent.wire.post({"jsonrpc": "2.0", "id": agent.wire.asked[0]["id"], "result": first})
+        await agent.wire.until(lambda: len(agent.wire.asked) == 2)
+        await agent.wire.notify("session/cancel", {"sessionId": session_id})
+        await agent.wire.idle(session_id)
+        withdrawn = [line["params"] for line in agent.wire.lines if line.get("method") == "$/cancel_request"]
+        assert withdrawn == [{"requestId": agent.wire.asked[1]["id"]}]
+        assert agent.wire.states(session_id)[-1] == "idle:cancelled"
 
     @pytest.mark.parametrize("prompt", ["Call sure", "Call page"])
     async def test_a_yes_is_a_button(self, agent: AgentProcess, cwd: str, prompt: str) -> None:

@@ -132,6 +132,36 @@ class TestQuestions:
         assert ask(request_, capabilities).method == "session/request_permission"
 
 
+class TestQuestionsWithoutForms:
+    def chosen(self, option: str) -> dict[str, Any]:
+        return {"outcome": {"outcome": "selected", "optionId": option}}
+
+    def test_single_choices_are_asked_one_after_the_other(self) -> None:
+        request = questions(question("One?"), question("Two?"))
+        first = ask(request, {})
+        assert (first.method, first.params["title"]) == ("session/request_permission", "One? (1/2)")
+        assert [option["name"] for option in first.params["options"]] == ["Red", "Blue", "Answer in the chat"]
+        second = first.then(self.chosen("answer_1"))
+        assert second is not None
+        assert second.params["title"] == "Two? (2/2)"
+        assert second.params["subject"] == first.params["subject"]
+        assert second.then(self.chosen("answer_0")) is None
+        response = second.reply(self.chosen("answer_0"))
+        answers = {"One?": "Blue", "Two?": "Red"}
+        assert response == {"behavior": "allow", "updatedInput": {**request["input"], "answers": answers}}
+
+    @pytest.mark.parametrize("result", [None, {}, {"outcome": {"outcome": "cancelled"}}])
+    def test_one_without_an_answer_ends_them_all(self, result: Any) -> None:
+        first = ask(questions(question("One?"), question("Two?")), {})
+        for end in (result, self.chosen("reject_once"), self.chosen("answer_2")):
+            assert first.then(end) is None
+            assert first.reply(end)["behavior"] == "deny"
+
+    def test_several_choices_are_left_to_the_chat(self) -> None:
+        asked = ask(questions(question("One?"), question("Two?", several=True)), {})
+        assert [option["optionId"] for option in asked.params["options"]] == ["reject_once"]
+
+
 class TestServers:
     def test_a_servers_form_is_shown_in_its_order(self) -> None:
         asked = server(property_order=["sure", "mail", "nothing", 5])

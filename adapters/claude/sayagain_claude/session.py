@@ -493,13 +493,19 @@ class ClaudeSession:
             await self._emit([Update(self._session_id, asked.update)])
             await self._reply(process, success_response(request_id, asked.response))
             return
-        self._asks[request_id] = asked
-        await self._emit([Ask(request_id, asked.params["sessionId"], asked.method, asked.params)])
+        await self._ask(request_id, asked)
+
+    async def _ask(self, ask_id: str, asked: Asked) -> None:
+        self._asks[ask_id] = asked
+        await self._emit([Ask(ask_id, asked.params["sessionId"], asked.method, asked.params)])
 
     async def answer(self, ask_id: str, result: Mapping[str, Any] | None) -> None:
         """See the seam."""
         asked = self._asks.pop(ask_id, None)
         if asked is None or self._process is None:
+            return
+        if (another := asked.then(result)) is not None:
+            await self._ask(ask_id, another)
             return
         response = asked.reply(result)
         await self._reply(self._process, success_response(ask_id, response))

@@ -17,6 +17,7 @@ from sayagain_claude.translate.permissions import (
     answered_questions,
     permission_request,
     permission_response,
+    single_choices,
     unanswered_questions,
 )
 
@@ -29,17 +30,23 @@ _CHOICES: Final = 8
 """Values that still make a list of buttons."""
 
 
+def _nothing_more(_: Json | None) -> Asked | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A request to the client; ``reply`` makes the CLI's answer of its result (``None``: there was none).
 
-    ``tool_call_id`` is the call that waits for the answer, when it is one.
+    ``tool_call_id`` is the call that waits for the answer, when it is one. ``then`` is what has to be asked next, after
+    this result and before the CLI is answered.
     """
 
     method: str
     params: Block
     reply: Callable[[Json | None], Block]
     tool_call_id: str = ""
+    then: Callable[[Json | None], Asked | None] = _nothing_more
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,8 @@ def ask_tool(
         if params is not None:
             return Asked(ELICITATION, params, lambda result: _questions_reply(request, result), tool_call_id)
     params = permission_request(session_id, request, cwd=cwd, tool_use=tool_use, before=before, modes=modes)
+    if request.get("tool_name") == "AskUserQuestion" and len(single_choices(request)) > 1:
+        return _one_by_one(params, request, {})
 
     def reply(result: Json | None) -> Block:
         return permission_response(request, result, modes=modes)
@@ -80,6 +89,32 @@ def _questions_reply(request: Json, result: Json | None) -> Block:
     if answers is not None:
         return answered_questions(request, answers)
     return unanswered_questions(in_chat=action == "decline")
+
+
+def _one_by_one(params: Block, request: Json, answers: Mapping[str, str]) -> Asked:
+    """Several questions for a client without forms: buttons for the next one, after ``answers`` to those before."""
+    questions = single_choices(request)
+    question = questions[len(answers)]
+    alone = {**request, "input": {"questions": [question]}}
+    shown = permission_request(params["sessionId"], alone, cwd="")
+    counted = f"{shown['title']} ({len(answers) + 1}/{len(questions)})"
+    params = {**params, "title": counted, "options": shown["options"]}
+
+    def answered(result: Json | None) -> tuple[Block, dict[str, str]]:
+        response = permission_response(alone, result)
+        return response, {**answers, **as_mapping(as_mapping(response.get("updatedInput")).get("answers"))}
+
+    def reply(result: Json | None) -> Block:
+        response, known = answered(result)
+        return response if response["behavior"] == "deny" else answered_questions(request, known)
+
+    def then(result: Json | None) -> Asked | None:
+        response, known = answered(result)
+        if response["behavior"] == "deny" or len(known) == len(questions):
+            return None
+        return _one_by_one(params, request, known)
+
+    return Asked(PERMISSION, params, reply, as_text(request.get("tool_use_id")), then)
 
 
 def ask_mcp(session_id: str, request: Json, *, capabilities: Json, elicitation_id: str) -> Asked | Settled:

@@ -14,7 +14,13 @@ from sayagain_claude.translate.harness import DECLINED, DISMISSED, IN_CHAT
 from sayagain_claude.translate.notebooks import edited_notebook
 from sayagain_claude.translate.tools import absolute_path, started, tool_kind
 
-__all__ = ["answered_questions", "permission_request", "permission_response", "unanswered_questions"]
+__all__ = [
+    "answered_questions",
+    "permission_request",
+    "permission_response",
+    "single_choices",
+    "unanswered_questions",
+]
 
 ALLOW_ONCE: Final = "allow_once"
 ALLOW_ALWAYS: Final = "allow_always"
@@ -114,6 +120,17 @@ def answered_questions(request: Mapping[str, Any], answers: Mapping[str, str]) -
 def unanswered_questions(*, in_chat: bool) -> dict[str, Any]:
     """The control response for an ``AskUserQuestion`` whose user would rather write, or said nothing."""
     return _deny(IN_CHAT if in_chat else DISMISSED)
+
+
+def single_choices(request: Mapping[str, Any]) -> list[Json]:
+    """The questions of an ``AskUserQuestion`` when each has one answer of several; else none.
+
+    Buttons can answer them, one question after the other.
+    """
+    questions = _questions(as_mapping(request.get("input")))
+    texts = [as_text(question.get("question")) for question in questions]
+    buttons = all(question.get("multiSelect") is not True and any(_labels(question)) for question in questions)
+    return questions if buttons and all(texts) and len(set(texts)) == len(texts) else []
 
 
 def _number(option_id: str) -> int:
