@@ -217,7 +217,7 @@ class TestBackgroundCommands:
         (again,) = folded(await replayed(env, session_id, cwd)).values()
         assert again == live
 
-    async def test_a_close_ends_it(self, agent: AgentProcess, cwd: str) -> None:
+    async def test_a_close_ends_it(self, agent: AgentProcess, env: dict[str, str], cwd: str) -> None:
         allow(agent.wire)
         session_id = await agent.wire.new(cwd)
         await agent.wire.prompt(session_id, "Go")
@@ -225,9 +225,11 @@ class TestBackgroundCommands:
         close = await agent.wire.begin("session/close", {"sessionId": session_id})
         await agent.wire.answer(close)
         (terminal,) = folded(agent.wire.updates(session_id)).values()
-        assert "exitStatus" in terminal
+        assert terminal["exitStatus"] == {"signal": "SIGKILL"}
         assert backgrounds(agent.wire, session_id)[-1] == []
         assert max(i for i, line in enumerate(agent.wire.lines) if _update(line)) < agent.wire.answer_index(close)
+        # It was stopped in good order, so its end is stored too.
+        assert folded(await replayed(env, session_id, cwd)) == folded(agent.wire.updates(session_id))
 
 
 class TestMovedToTheBackground:
