@@ -75,9 +75,9 @@ class Asks:
             del self._open[ask_id]
         return [AskWithdrawn(ask_id) for ask_id in ids]
 
-    def clear(self) -> Sequence[str]:
-        """The process is gone: the ids of all that were open."""
-        ids = list(self._open)
+    def clear(self) -> Sequence[RuntimeEvent]:
+        """The process is gone."""
+        events = [AskWithdrawn(ask_id) for ask_id in self._open]
         self._open.clear()
         self._early.clear()
-        return ids
+        return events

@@ -201,7 +201,7 @@ class CodexRuntime:
         try:
             await server.request(method, body, patience=self._patience.long, on_answer=take)
             await made[0].own()
-            await made[0].offered()
+            await made[0].described()
         except BaseException:
             for session in made:
                 await session.close()
@@ -220,7 +220,7 @@ class CodexRuntime:
         try:
             try:
                 await session.own(patience=FIRST_LOOK)
-                await session.offered()
+                await session.described()
             except SessionInUse:
                 await session.look()
         except BaseException:

@@ -9,7 +9,7 @@ lease is this process's alone: one app-server serves many sessions and was start
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -28,16 +28,19 @@ from sayagain.errors import (
 )
 from sayagain.processes import lease as leases
 from sayagain.processes.lease import Lease
-from sayagain.runtime import Ask, AskWithdrawn, RuntimeEvent, SessionSetup, Update
+from sayagain.runtime import Ask, ChildAnnounced, RuntimeEvent, SessionSetup
 from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServer, AppServerError, RequestId
 from sayagain_codex.asks import Asks
+from sayagain_codex.children import Children
 from sayagain_codex.command import thread_params
-from sayagain_codex.commands import Command, Skills, parse
+from sayagain_codex.commands import Command, parse
 from sayagain_codex.listing import title_of
-from sayagain_codex.options import Options
+from sayagain_codex.offers import Offers
+from sayagain_codex.outbox import Outbox
 from sayagain_codex.patience import Patience
 from sayagain_codex.server import Servers
+from sayagain_codex.terminals import cancel_terminal, ended_silently
 from sayagain_codex.threads import is_written_elsewhere, last_items_have, revert_ghost, thread_fault
 from sayagain_codex.translate.live import LiveTranslator
 from sayagain_codex.translate.prompts import prompt_input
@@ -50,12 +53,6 @@ logger = logging.getLogger(__name__)
 OWNER_PATIENCE: Final = 3.0
 """Seconds to wait for an owner that is ending: a guard ends everything within milliseconds of its adapter's death, and
 a closing adapter gives Codex 2 s to store what it has."""
-
-SETTING_PATIENCE: Final = 2.0
-"""Seconds for a setting to be told after its request was answered: it comes with the answer (measured)."""
-
-OFFER_PATIENCE: Final = 0.3
-"""Seconds for Codex to list its models, which takes it 2 ms from its cache (measured); later ones come as an event."""
 
 RETRY: Final = 0.05
 """Seconds between two tries at what Codex refuses for a moment."""
@@ -94,25 +91,18 @@ class CodexSession:
             usage=self._translator.turn_usage,
         )
         self._asks = Asks(self._translator, setup.cwd, setup.client_capabilities)
-        self._options = Options()
-        self._skills = Skills()
-        self._latest: dict[str, Params] = {}
+        self._outbox = Outbox(session_id)
+        self._offers = Offers(session_id, self._outbox)
+        self._children = Children()
         self._word = anyio.Event()
-        self._offered = anyio.Event()
         self._unloaded = anyio.Event()
         # The submitted message while it is not written; ``None`` again when it is, or is taken back before that.
         self._unwritten: str | None = None
         self._live_only: set[str] = set()
         self._given: Sequence[Params] = ()
-        # The running turns of children, by thread.
-        self._child_turns: dict[str, str] = {}
-        # Since the last prompt's work was interrupted: subagents that show up only now are interrupted as well.
-        self._stopped = False
         self._background: Sequence[Params] = []
         self._legacy = False
         self._closed = False
-        self._watched = False
-        self._send_events, self._receive_events = anyio.create_memory_object_stream[RuntimeEvent](float("inf"))
         self.thread: Params = {}
         """The thread as Codex last described it whole."""
 
@@ -136,27 +126,17 @@ class CodexSession:
         """Messages that are stored nowhere: local commands (KEY-9)."""
         return frozenset(self._live_only)
 
-    async def events(self) -> AsyncIterator[RuntimeEvent]:
-        """The ordered stream of events."""
-        self._watched = True
-        async with self._receive_events:
-            async for event in self._receive_events:
-                if isinstance(event, Update) and event.session_id == self._session_id:
-                    self._remember(event.update)
-                yield event
-
-    def _remember(self, update: Params) -> None:
-        kind = update["sessionUpdate"]
-        if kind in _SNAPSHOT:
-            self._latest[kind] = {**self._latest.get(kind, {}), **update}
+    def events(self) -> AsyncIterator[RuntimeEvent]:
+        """See the seam."""
+        return self._outbox.events()
 
     def snapshot(self) -> Sequence[Params]:
-        """Title, usage and commands as last reported."""
-        return list(self._latest.values())
+        """See the seam."""
+        return self._outbox.snapshot()
 
     def options(self) -> Sequence[Params]:
         """See the seam."""
-        return self._options.wire()
+        return self._offers.options()
 
     # Ownership and loading.
 
@@ -209,12 +189,10 @@ class CodexSession:
         self._turns.suspect = True
         self._unloaded = anyio.Event()
         self._servers.route(self._session_id, self)
-        before = self._options.wire()
-        self._options.loaded(result)
-        self._tell_options(before)
+        self._offers.loaded(result)
         self._describe_title()
         self._turn("thread/status/changed", {"status": self.thread["status"]})
-        self._tasks.start_soon(self._describe, server)
+        self._tasks.start_soon(self._offers.describe, server, str(self.thread["cwd"]))
 
     async def reader(self) -> AppServer:
         """An app-server to read the history from: up to date as long as nobody else owns the session."""
@@ -223,10 +201,9 @@ class CodexSession:
                 await self.own()
         return await self._servers.get()
 
-    async def offered(self) -> None:
-        """Wait shortly for the models, so that the options are whole in the answer that opens the session."""
-        with anyio.move_on_after(OFFER_PATIENCE):
-            await self._offered.wait()
+    async def described(self) -> None:
+        """Wait shortly for what the answer that opens the session should have."""
+        await self._offers.described()
 
     async def look(self) -> None:
         """Somebody else has the thread: what can be told of it without loading it."""
@@ -238,74 +215,54 @@ class CodexSession:
         self.thread = answer["thread"]
         self._describe_title()
 
-    async def _describe(self, server: AppServer) -> None:
-        """What the thread offers: models and commands. Nothing waits for it."""
-        try:
-            models = await server.request("model/list", {})
-            before = self._options.wire()
-            self._options.offered(models["data"])
-            self._tell_options(before)
-            self._offered.set()
-            await self._list_skills(server)
-        except RuntimeFault as error:
-            logger.warning("Codex did not say what it offers: %s", error)
-
-    async def _list_skills(self, server: AppServer) -> None:
-        cwd = str(self.thread["cwd"])
-        self._skills.listed(await server.request("skills/list", {"cwds": [cwd]}), cwd)
-        commands = self._skills.available_commands()
-        update = {"sessionUpdate": "available_commands_update", "availableCommands": commands}
-        if update != self._latest.get("available_commands_update"):
-            self._latest["available_commands_update"] = update
-            self._emit([Update(self._session_id, update)])
-
     def _describe_title(self) -> None:
         title = title_of(self.thread)
-        if title is not None:
-            self._latest.setdefault("session_info_update", _title(title))
+        if title is not None and not self._outbox.knows(_TITLE):
+            self._outbox.remember({"sessionUpdate": _TITLE, "title": title})
 
     def _name(self, parts: Sequence[Params]) -> None:
         """A session without a title is called by its first prompt, as ``session/list`` will call it."""
         title = title_of({"preview": " ".join(str(part.get("text", "")) for part in parts)})
-        if title is not None and "session_info_update" not in self._latest:
-            self._remember(_title(title))
-            self._emit([Update(self._session_id, _title(title))])
+        if title is not None and not self._outbox.knows(_TITLE):
+            update = {"sessionUpdate": _TITLE, "title": title}
+            self._outbox.remember(update)
+            self._outbox.update(update)
 
     # What the app-server says. Plain calls, made by its reader.
 
     def notified(self, method: str, params: Params) -> None:
         """See :class:`~sayagain_codex.server.Thread`."""
-        self._emit(self._translator.notification(method, params))
+        events = self._translator.notification(method, params)
+        self._outbox.emit_all(events)
+        for event in events:
+            if isinstance(event, ChildAnnounced):
+                # What waits of its thread comes now: it may have to be interrupted with the work of its root.
+                self._servers.route(event.child_id.removeprefix(f"{self._session_id}."), self)
         for request_id, outcome in self._asks.announced():
             self._ask(request_id, outcome)
         if params.get("threadId") == self._session_id:
             self._root(method, params)
-        elif method == "turn/started":
-            self._child_turns[params["threadId"]] = params["turn"]["id"]
-            if self._stopped and self._server is not None:
-                self._tasks.start_soon(self._interrupt_children, self._server)
-        elif method == "turn/completed":
-            self._child_turns.pop(params["threadId"], None)
-        if method == "turn/completed":
-            self._tasks.start_soon(self._check_background, str(params.get("threadId")))
-        self._tell_background()
-        self._wake()
-
-    def _tell_background(self) -> None:
+        elif self._children.notification(method, params) and self._server is not None:
+            self._tasks.start_soon(self._children.interrupt, self._server)
+        if method == "turn/completed" and self._server is not None:
+            self._tasks.start_soon(self._check_terminals, self._server, str(params["threadId"]))
         background = self._translator.background(self._session_id)
         if background != self._background:
             self._background = background
             if not self._turns.active:
-                self._emit([self._turns.again()])
+                self._outbox.emit(self._turns.again())
+        self._wake()
+
+    async def _check_terminals(self, server: AppServer, thread_id: str) -> None:
+        for ended in await ended_silently(server, self._translator, thread_id):
+            self.notified("item/completed", ended)
 
     def _root(self, method: str, params: Params) -> None:
         match method:
             case "thread/settings/updated":
-                before = self._options.wire()
-                self._options.updated(params["threadSettings"])
-                self._tell_options(before)
+                self._offers.updated(params["threadSettings"])
             case "serverRequest/resolved":
-                self._emit(self._asks.resolved(params["requestId"]))
+                self._outbox.emit_all(self._asks.resolved(params["requestId"]))
             case "thread/closed" if self._closed:
                 self._unloaded.set()
             case "thread/closed":
@@ -320,7 +277,7 @@ class CodexSession:
             else:
                 self._proved()
         if method == "turn/completed":
-            self._emit(self._asks.over(params["turn"]["id"]))
+            self._outbox.emit_all(self._asks.over(params["turn"]["id"]))
         self._turn(method, params)
 
     def _turn(self, method: str, params: Params) -> None:
@@ -329,10 +286,11 @@ class CodexSession:
                 self._unwritten = event.message_id
                 self._tasks.start_soon(self._give, self._server, event.message_id, None, self._given)
             elif not isinstance(event, Lost):
-                self._emit([event])
+                self._outbox.emit(event)
 
     def _proved(self) -> None:
-        self._emit(self._turns.stored())
+        self._outbox.emit_all(self._turns.stored())
+        self._wake()
         if self._turns.cancelling:
             self._tasks.start_soon(self._interrupt)
 
@@ -353,31 +311,25 @@ class CodexSession:
 
     def _ask(self, request_id: RequestId, outcome: Ask | Params | None) -> None:
         if isinstance(outcome, Ask):
-            self._emit([outcome])
+            self._outbox.emit(outcome)
         elif outcome is not None and self._server is not None:
             self._tasks.start_soon(self._server.reply, request_id, outcome)
 
     def announced(self, method: str, params: Params) -> None:
         """See :class:`~sayagain_codex.server.Thread`."""
-        self._emit(self._translator.notification(method, params))
+        self._outbox.emit_all(self._translator.notification(method, params))
         if method == "skills/changed" and self._server is not None:
-            self._tasks.start_soon(self._refresh_skills, self._server)
-
-    async def _refresh_skills(self, server: AppServer) -> None:
-        try:
-            await self._list_skills(server)
-        except RuntimeFault as error:
-            logger.debug("the skills could not be listed: %s", error)
+            self._tasks.start_soon(self._offers.list_skills, self._server, str(self.thread["cwd"]))
 
     def died(self, detail: str) -> None:
         """See :class:`~sayagain_codex.server.Thread`. What became of the submitted message is found out at once."""
         self._server = None
-        self._child_turns.clear()
+        self._children.clear()
         self._unloaded.set()
-        self._emit([AskWithdrawn(ask_id) for ask_id in self._asks.clear()])
-        self._emit(self._translator.close_calls("cancelled" if self._turns.cancelling else "failed"))
+        self._outbox.emit_all(self._asks.clear())
+        self._outbox.emit_all(self._translator.close_calls("cancelled" if self._turns.cancelling else "failed"))
         if self._turns.submitted is None:
-            self._emit(self._turns.died(RuntimeDied(detail)))
+            self._outbox.emit_all(self._turns.died(RuntimeDied(detail)))
         else:
             self._tasks.start_soon(self._settle, self._turns.submitted, detail)
         self._wake()
@@ -397,24 +349,11 @@ class CodexSession:
             # The core reads the history again before it takes a retry.
             fault = HistoryUnreadable(f"{detail}, and nobody can tell whether the message was stored: {error}")
         if self._turns.submitted == message_id and found:
-            self._emit([*self._turns.began(), *self._turns.stored()])
+            self._outbox.emit(*self._turns.began(), *self._turns.stored())
         elif self._turns.submitted == message_id:
-            self._emit(self._turns.refused(fault))
-        self._emit(self._turns.died(RuntimeDied(detail)))
+            self._outbox.emit_all(self._turns.refused(fault))
+        self._outbox.emit_all(self._turns.died(RuntimeDied(detail)))
         self._wake()
-
-    def _tell_options(self, before: Sequence[Params]) -> None:
-        options = self._options.wire()
-        if before and options != before:
-            update = {"sessionUpdate": "config_option_update", "configOptions": options}
-            self._emit([Update(self._session_id, update)])
-
-    def _emit(self, events: Iterable[RuntimeEvent]) -> None:
-        for event in events:
-            try:
-                self._send_events.send_nowait(event)
-            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                return
 
     def _wake(self) -> None:
         self._word.set()
@@ -425,7 +364,7 @@ class CodexSession:
     async def submit(self, message_id: str, content: Sequence[Params]) -> None:
         """See the seam. The proof is the completed item with our id; without a word Codex is asked whether it lives."""
         command = parse(content)
-        parts = [] if command else [*self._skills.mention(content), *prompt_input(content)]
+        parts = [] if command else [*self._offers.skills.mention(content), *prompt_input(content)]
         self._unwritten = message_id
         try:
             server = await self._ready(message_id)
@@ -436,7 +375,7 @@ class CodexSession:
             raise
         if self._unwritten == message_id:
             self._turns.submit(message_id)
-            self._stopped = False
+            self._children.stopped = False
             self._tasks.start_soon(self._give, server, message_id, command, parts)
             self._tasks.start_soon(self._watch, server, message_id)
 
@@ -475,7 +414,7 @@ class CodexSession:
                 if self._turns.submitted != message_id:
                     return
                 if "ActiveTurnNotSteerable" not in error.message:
-                    self._emit(self._turns.refused(PromptRefused(error.message)))
+                    self._outbox.emit_all(self._turns.refused(PromptRefused(error.message)))
                     return
                 # A compaction or a review runs. Nothing was written, so the message can be taken back.
                 self._unwritten = message_id
@@ -488,7 +427,7 @@ class CodexSession:
     def _done(self, message_id: str, command: Command) -> None:
         """A local command was accepted; called by the reader, before anything of its turn."""
         self._live_only.add(message_id)
-        self._emit(self._turns.local(works=command.works))
+        self._outbox.emit_all(self._turns.local(works=command.works))
 
     async def _watch(self, server: AppServer, message_id: str) -> None:
         """A submitted prompt is never left unanswered: an app-server that says nothing and answers nothing is ended."""
@@ -539,22 +478,10 @@ class CodexSession:
                 except RuntimeFault:
                     return
                 else:
-                    self._stopped = True
-                    await self._interrupt_children(server)
+                    await self._children.interrupt(server)
                     return
             with anyio.move_on_after(RETRY):
                 await self._word.wait()
-
-    async def _interrupt_children(self, server: AppServer) -> None:
-        """Codex lets subagents work on when the turn that started them is interrupted (measured); clients do not expect
-        that (SUB-7)."""
-        for thread_id, turn_id in list(self._child_turns.items()):
-            try:
-                await server.request("turn/interrupt", {"threadId": thread_id, "turnId": turn_id})
-            except AppServerError as error:
-                logger.debug("an interrupt of a subagent was refused: %s", error)
-            except RuntimeFault:
-                return
 
     # Asks, options, terminals.
 
@@ -564,21 +491,14 @@ class CodexSession:
         if answered is not None and self._server is not None:
             request_id, response, events = answered
             await self._server.reply(request_id, response)
-            self._emit(events)
+            self._outbox.emit_all(events)
 
     async def set_option(self, config_id: str, value: str | bool) -> None:
         """See the seam. Codex keeps it with the thread."""
         await self.own()
-        change, server = self._options.change(config_id, value), self._server
-        if server is None or all(o["currentValue"] == value for o in self.options() if o["configId"] == config_id):
-            return
-        try:
-            await server.request("thread/settings/update", {"threadId": self._session_id, **change})
-        except AppServerError as error:
-            raise InvalidParams("value", error.message) from error
-        with anyio.move_on_after(SETTING_PATIENCE):
-            while any(o["currentValue"] != value for o in self.options() if o["configId"] == config_id):
-                await self._word.wait()
+        if self._server is None:
+            raise RuntimeDied
+        await self._offers.choose(self._server, config_id, value)
 
     async def cancel_tool_call(self, tool_call_id: str) -> None:
         """See the seam: no tool call advertises it, the terminals of commands do."""
@@ -586,34 +506,7 @@ class CodexSession:
 
     async def cancel_terminal(self, terminal_id: str) -> None:
         """See the seam."""
-        terminal = next((t for t in self._translator.terminals() if t.terminal_id == terminal_id), None)
-        server = self._server
-        if terminal is None or server is None or not terminal.process_id:
-            raise InvalidParams("terminalId", "no terminal under this id can be cancelled")
-        answer = await server.request(
-            "thread/backgroundTerminals/terminate",
-            {"threadId": terminal.thread_id, "processId": terminal.process_id},
-        )
-        if not answer.get("terminated"):
-            raise InvalidParams("terminalId", "the command has ended")
-
-    async def _check_background(self, thread_id: str) -> None:
-        """Commands that a turn leaves behind run on, or ended with it without a word (measured): Codex is asked."""
-        server = self._server
-        left = [t for t in self._translator.terminals() if t.thread_id == thread_id and t.background]
-        if not left or server is None:
-            return
-        try:
-            answer = await server.request("thread/backgroundTerminals/list", {"threadId": thread_id})
-        except RuntimeFault as error:
-            logger.debug("the background terminals could not be listed: %s", error)
-            return
-        running = {entry["itemId"] for entry in answer["data"]}
-        for terminal in left:
-            item = self._translator.item_of({"threadId": thread_id, "itemId": terminal.terminal_id})
-            if item is not None and terminal.terminal_id not in running:
-                ended = {"threadId": thread_id, "turnId": "", "item": {**item, "status": "failed"}}
-                self.notified("item/completed", ended)
+        await cancel_terminal(self._server, self._translator, terminal_id)
 
     # The end.
 
@@ -631,20 +524,19 @@ class CodexSession:
                 if self._lease is not None:
                     self._lease.release()
                     self._lease = None
-            self._send_events.close()
-            if not self._watched:
-                self._receive_events.close()
+            self._outbox.close()
 
     @property
     def _works(self) -> bool:
-        return self._turns.active or self._turns.submitted is not None or bool(self._child_turns)
+        subagents = any(entry["type"] == "subagent" for entry in self._translator.background(self._session_id))
+        return self._turns.active or self._turns.submitted is not None or self._children.running or subagents
 
     async def _stop(self) -> None:
         server = self._server
         with anyio.move_on_after(self._patience.stop):
             await self.interrupt()
             if server is not None:
-                await self._interrupt_children(server)
+                await self._children.interrupt(server)
             while self._works:
                 await self._word.wait()
             return
@@ -668,8 +560,4 @@ class CodexSession:
             await self._unloaded.wait()
 
 
-_SNAPSHOT: Final = frozenset({"session_info_update", "usage_update", "available_commands_update"})
-
-
-def _title(title: str) -> Params:
-    return {"sessionUpdate": "session_info_update", "title": title}
+_TITLE: Final = "session_info_update"

@@ -1,0 +1,108 @@
+"""What a session offers: options and commands, kept as Codex tells them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import anyio
+
+from sayagain.errors import InvalidParams, RuntimeFault
+from sayagain_codex.app_server import AppServer, AppServerError
+from sayagain_codex.commands import Skills
+from sayagain_codex.options import Options
+from sayagain_codex.outbox import Outbox
+
+__all__ = ["Offers"]
+
+logger = logging.getLogger(__name__)
+
+OFFER_PATIENCE: Final = 0.3
+"""Seconds for Codex to list its models, which takes it 2 ms from its cache (measured); later ones come as an event."""
+
+SETTING_PATIENCE: Final = 2.0
+"""Seconds for a setting to be told after its request was answered: it comes with the answer (measured)."""
+
+Params = Mapping[str, Any]
+
+
+class Offers:
+    """The options and commands of one thread."""
+
+    def __init__(self, thread_id: str, outbox: Outbox) -> None:
+        self._thread_id = thread_id
+        self._outbox = outbox
+        self._options = Options()
+        self._changed = anyio.Event()
+        self._models = anyio.Event()
+        self._commands: Sequence[Params] = ()
+        self.skills = Skills()
+
+    def options(self) -> Sequence[Params]:
+        """The options in wire form."""
+        return self._options.wire()
+
+    def loaded(self, result: Params) -> None:
+        """The answer to what loaded the thread."""
+        before = self._options.wire()
+        self._options.loaded(result)
+        self._tell(before)
+
+    def updated(self, settings: Params) -> None:
+        """``thread/settings/updated``, whoever changed them."""
+        before = self._options.wire()
+        self._options.updated(settings)
+        self._tell(before)
+
+    async def describe(self, server: AppServer, cwd: str) -> None:
+        """Ask what there is: models and skills. Nothing waits for it."""
+        try:
+            models = await server.request("model/list", {})
+            before = self._options.wire()
+            self._options.offered(models["data"])
+            self._tell(before)
+            self._models.set()
+            await self.list_skills(server, cwd)
+        except RuntimeFault as error:
+            logger.warning("Codex did not say what it offers: %s", error)
+
+    async def described(self) -> None:
+        """Wait shortly for the models, so that the options are whole in the answer that opens the session."""
+        with anyio.move_on_after(OFFER_PATIENCE):
+            await self._models.wait()
+
+    async def list_skills(self, server: AppServer, cwd: str) -> None:
+        """Ask for the skills, and tell the commands when they changed."""
+        try:
+            self.skills.listed(await server.request("skills/list", {"cwds": [cwd]}), cwd)
+        except RuntimeFault as error:
+            logger.warning("the skills could not be listed: %s", error)
+            return
+        commands = self.skills.available_commands()
+        if commands != self._commands:
+            self._commands = commands
+            self._outbox.update({"sessionUpdate": "available_commands_update", "availableCommands": commands})
+
+    async def choose(self, server: AppServer, config_id: str, value: str | bool) -> None:
+        """Set an option, and wait until Codex has told it; raises :class:`~sayagain.errors.InvalidParams`."""
+        change = self._options.change(config_id, value)
+        if self._has(config_id, value):
+            return
+        try:
+            await server.request("thread/settings/update", {"threadId": self._thread_id, **change})
+        except AppServerError as error:
+            raise InvalidParams("value", error.message) from error
+        with anyio.move_on_after(SETTING_PATIENCE):
+            while not self._has(config_id, value):
+                await self._changed.wait()
+
+    def _has(self, config_id: str, value: str | bool) -> bool:
+        return all(o["currentValue"] == value for o in self._options.wire() if o["configId"] == config_id)
+
+    def _tell(self, before: Sequence[Params]) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+        options = self._options.wire()
+        if before and options != before:
+            self._outbox.update({"sessionUpdate": "config_option_update", "configOptions": options})
