@@ -92,9 +92,9 @@ class Bench:
 
     # Processes.
 
-    async def wire(self, *, fresh: bool = False) -> AgentWire:
+    async def wire(self) -> AgentWire:
         """An initialized connection: the one that is there, or a new one."""
-        if fresh or self._wire is None or self._wire.closed:
+        if self._wire is None or self._wire.closed or not self._wire.initialized:
             wire = await self.connect()
             try:
                 await wire.initialize()

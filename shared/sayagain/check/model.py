@@ -59,6 +59,7 @@ class Feature(Enum):
     COUNT = "to count how often the model is asked"
     CHILD = "to make the agent delegate to a subagent"
     ASK = "to make the agent ask for a permission"
+    SPOIL = "to make a stored session unreadable"
 
 
 class Failed(Exception):

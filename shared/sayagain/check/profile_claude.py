@@ -37,7 +37,7 @@ async def claude_profile(folder: Path) -> AsyncGenerator[Profile]:
             "CLAUDE_CODE_MAX_RETRIES": "1",
             "IS_SANDBOX": "1",
         }
-        yield ServiceProfile("claude", service, env, cwd, frozenset(Feature))
+        yield ServiceProfile("claude", service, env, cwd, frozenset(Feature) - {Feature.SPOIL})
 
 
 def _reply(asked: Asked) -> Reply | None:

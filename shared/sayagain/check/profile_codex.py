@@ -52,7 +52,7 @@ async def codex_profile(folder: Path) -> AsyncGenerator[Profile]:
             "CODEX_HOME": str(folder / "codex"),
             "SAYAGAIN_STATE_DIR": str(folder / "state"),
         }
-        yield ServiceProfile("codex", service, env, cwd, frozenset(Feature))
+        yield ServiceProfile("codex", service, env, cwd, frozenset(Feature) - {Feature.SPOIL})
 
 
 def _reply(asked: Asked) -> Reply | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -86,9 +86,17 @@ class Profile(Protocol):
         """How often the model was asked to start on that prompt."""
         ...
 
+    def spoiled(self, session_id: str) -> AbstractContextManager[None]:
+        """Inside, the stored session can be read in part only."""
+        ...
+
 
 class Texts:
     """The texts of prompts, for profiles that understand them by :func:`asked_for`."""
+
+    def spoiled(self, session_id: str) -> AbstractContextManager[None]:
+        """See :meth:`Profile.spoiled`; not possible with a store that is not ours."""
+        raise NotImplementedError
 
     def plain(self, token: str) -> str:
         """See :meth:`Profile.plain`."""

@@ -9,7 +9,7 @@ import textwrap
 from typing import Final, TextIO
 
 from sayagain.check.lines import describe
-from sayagain.check.model import Area, Result, Status, Tier
+from sayagain.check.model import Result, Status, Tier
 from sayagain.check.runner import Report
 
 __all__ = ["Terminal"]
@@ -24,7 +24,7 @@ class Terminal:
         self._stream = stream or sys.stdout
         self._coloured = self._stream.isatty() and not os.environ.get("NO_COLOR")
         self._width = max(60, min(120, shutil.get_terminal_size((100, 24)).columns))
-        self._area: Area | None = None
+        self._title = ""
 
     def begin(self, command: str, profile: str, count: int) -> None:
         """The title."""
@@ -33,10 +33,11 @@ class Terminal:
     def tell(self, result: Result) -> None:
         """One check."""
         check = result.check
-        if check.area is not self._area:
-            self._area = check.area
+        title = "In all that was written" if check.over_all else check.area.value
+        if title != self._title:
+            self._title = title
             self._line("")
-            self._line(self._style("1", check.area.value))
+            self._line(self._style("1", title))
         mark, style = _MARKS[result.status]
         if result.status is Status.FAIL and check.tier is Tier.SHOULD:
             mark, style = "warn", "33"

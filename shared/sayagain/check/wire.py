@@ -144,6 +144,16 @@ class AgentWire:
         """Send a request."""
         return (await self.send((method, params)))[0]
 
+    async def send_cancelled(self, method: str, params: Mapping[str, Any]) -> tuple[Call, Event]:
+        """A request and its ``$/cancel_request`` in one write."""
+        self._last_id += 1
+        call = self._calls[self._last_id] = Call(self, self._last_id, method)
+        call.sent, cancelled = await self.post(
+            {"jsonrpc": "2.0", "id": call.id, "method": method, "params": params},
+            {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": call.id}},
+        )
+        return call, cancelled
+
     async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and wait for its result."""
         return await (await self.begin(method, params)).result()

@@ -1,0 +1,281 @@
+"""``replay_complete``: every line of its rules."""
+
+from __future__ import annotations
+
+from sayagain.check.bench import Bench, Replay, Session
+from sayagain.check.model import Area, Failed, Feature, NotJudged, Source
+from sayagain.check.profiles import STREAMED
+from sayagain.check.suite.base import nobody
+from sayagain.check.suite.replay import NO_CURSOR, second_process, streaming, two_talks
+from sayagain.check.suite.table import Table
+from sayagain.check.trace import LIVE_ONLY, MARKER, Event, told
+from sayagain.check.wire import AgentError, AgentWire, Call
+
+__all__ = ["MARKERS", "marker_of"]
+
+MARKERS = Table(Area.MARKER, Source.MARKER)
+
+UPDATE = "The replay_complete update"
+BEFORE = "Only history before the marker"
+OUTCOMES = "Outcomes"
+CURSORS = "Replay cursors"
+CANCELLED = -32800
+
+
+def marker_of(replay: Replay) -> Event:
+    """The replay's marker; not judged without one."""
+    if replay.marker is None:
+        raise NotJudged("the replay has no marker (marker-once)", replay.call.sent, replay.answer)
+    return replay.marker
+
+
+async def _none(bench: Bench, wire: AgentWire, call: Call) -> None:
+    """Fail if the agent has sent any marker since that request."""
+    await wire.barrier()
+    if markers := bench.trace.updates(after=call.sent, kind=MARKER):
+        raise Failed("there is a marker", call.sent, markers[0], call.answer)
+
+
+@MARKERS.must("marker-once", UPDATE, "A replaying session/resume sends replay_complete exactly once on its session.")
+async def _once(bench: Bench) -> None:
+    wire, session, _ = await second_process(bench)
+    replay = await bench.replay(wire, session)
+    await wire.barrier()
+    markers = bench.trace.updates(session.session_id, after=replay.call.sent, kind=MARKER)
+    if len(markers) != 1:
+        shown = markers or replay.history[-1:]
+        raise Failed(f"there are {len(markers)} markers", replay.call.sent, *shown, replay.answer)
+
+
+@MARKERS.must("marker-again", UPDATE, "A second replaying resume of an active session has its own marker, once.")
+async def _again(bench: Bench) -> None:
+    session, _ = await two_talks(bench)
+    wire = await bench.wire()
+    await bench.replay(wire, session)
+    replay = await bench.replay(wire, session)
+    markers = [event for event in replay.updates if event.kind == MARKER]
+    if len(markers) != 1:
+        raise Failed(f"the second replay has {len(markers)} markers", replay.call.sent, *markers, replay.answer)
+
+
+@MARKERS.must("marker-before-answer", UPDATE, "The marker comes before the answer to session/resume.")
+async def _before_answer(bench: Bench) -> None:
+    wire, session, _ = await second_process(bench)
+    replay = await bench.replay(wire, session)
+    await wire.barrier()
+    late = bench.trace.updates(session.session_id, after=replay.answer, kind=MARKER)
+    if replay.marker is None and not late:
+        raise NotJudged("the replay has no marker (marker-once)", replay.call.sent, replay.answer)
+    if late:
+        raise Failed("the marker comes after the answer", replay.call.sent, replay.answer, late[0])
+
+
+@MARKERS.must("marker-after-history", UPDATE, "The marker comes after the last replayed update.")
+async def _after_history(bench: Bench) -> None:
+    wire, session, _ = await second_process(bench)
+    replay = await bench.replay(wire, session)
+    marker = marker_of(replay)
+    later = told([event for event in replay.updates if event.index > marker.index])
+    if later:
+        raise Failed("history comes after the marker", replay.call.sent, marker, later[0].events[0], replay.answer)
+
+
+@MARKERS.must(
+    "marker-only-history",
+    BEFORE,
+    "Every update of the session before its marker is history: no state, notice, title, usage, command or option.",
+)
+async def _only_history(bench: Bench) -> None:
+    wire, session, _ = await second_process(bench)
+    await _only(bench, await bench.replay(wire, session))
+
+
+async def _only(bench: Bench, replay: Replay) -> None:
+    marker = marker_of(replay)
+    strangers = [event for event in replay.history if event.kind in LIVE_ONLY]
+    if strangers:
+        raise Failed("what is no history comes before the marker", replay.call.sent, *strangers[:6], marker)
+
+
+@MARKERS.must(
+    "marker-only-history-live",
+    BEFORE,
+    "Also when its session works: what is no history waits for the marker.",
+    Feature.STREAM,
+)
+async def _live(bench: Bench) -> None:
+    wire, session, token, prompt = await streaming(bench)
+    call = await bench.begin_replay(wire, session)
+    bench.note("the model goes on")
+    bench.profile.step(token, len(STREAMED))
+    replay = await bench.replayed(session, call)
+    await bench.idle(wire, session, prompt)
+    await _only(bench, replay)
+
+
+@MARKERS.must("marker-empty", UPDATE, "With an empty history the marker is the session's first update.")
+async def _empty(bench: Bench) -> None:
+    wire = await bench.wire()
+    session = await bench.new(wire)
+    replay = await bench.replay(wire, session)
+    if not replay.updates or replay.updates[0].kind != MARKER:
+        first = replay.updates[0] if replay.updates else None
+        raise Failed("the first update is no marker", replay.call.sent, first, replay.marker, replay.answer)
+
+
+@MARKERS.must("marker-not-without-cursor", UPDATE, "A resume without replayFrom has no marker.")
+async def _without(bench: Bench) -> None:
+    wire, session, _ = await second_process(bench)
+    call = await wire.begin("session/resume", bench.resume_params(session))
+    await call.result()
+    await _none(bench, wire, call)
+
+
+@MARKERS.must("marker-not-for-null", UPDATE, "A resume whose replayFrom is null has no marker.")
+async def _null(bench: Bench) -> None:
+    wire, session, _ = await second_process(bench)
+    call = await wire.begin("session/resume", bench.resume_params(session, replayFrom=None))
+    await call.result()
+    await _none(bench, wire, call)
+
+
+@MARKERS.must("marker-not-for-new", UPDATE, "session/new has no marker.")
+async def _new(bench: Bench) -> None:
+    wire = await bench.wire()
+    call = await wire.begin("session/new", {"cwd": bench.cwd, "mcpServers": []})
+    session = Session(str((await call.result()).get("sessionId")))
+    bench.adopt(session)
+    await bench.talk(wire, session)
+    await _none(bench, wire, call)
+
+
+@MARKERS.must(
+    "marker-not-for-fork",
+    "Does the marker cover session/fork?",
+    "session/fork has no marker.",
+)
+async def _fork(bench: Bench) -> None:
+    session, _ = await two_talks(bench)
+    wire = await bench.wire()
+    if not bench.offers(wire, "fork"):
+        raise NotJudged("the agent does not offer session/fork")
+    call = await wire.begin("session/fork", bench.resume_params(session))
+    try:
+        bench.adopt(Session(str((await call.result()).get("sessionId"))))
+    except AgentError as error:
+        raise NotJudged(f"the session cannot be forked: {error}", call.sent, call.answer) from error
+    await _none(bench, wire, call)
+
+
+@MARKERS.must("marker-not-for-bad-cursor", CURSORS, "A cursor that is rejected replays nothing and has no marker.")
+async def _bad_cursor(bench: Bench) -> None:
+    wire, session, _ = await second_process(bench)
+    call = await wire.begin("session/resume", bench.resume_params(session, replayFrom=NO_CURSOR))
+    if not await call.code():
+        raise NotJudged("the agent takes a cursor that it cannot know (replay-cursor)", call.sent, call.answer)
+    await _none(bench, wire, call)
+    if messages := told(bench.trace.updates(session.session_id, after=call.sent)):
+        raise Failed("something was replayed", call.sent, messages[0].events[0], call.answer)
+
+
+@MARKERS.must("marker-not-for-unknown", OUTCOMES, "A resume of a session that does not exist has no marker.")
+async def _unknown(bench: Bench) -> None:
+    wire = await bench.wire()
+    call = await bench.begin_replay(wire, nobody())
+    if not await call.code():
+        raise NotJudged("the agent resumes a session that does not exist", call.sent, call.answer)
+    await _none(bench, wire, call)
+
+
+@MARKERS.must(
+    "marker-not-for-truncated",
+    OUTCOMES,
+    "A replay that cannot be finished ends in an error, without a marker.",
+    Feature.SPOIL,
+)
+async def _truncated(bench: Bench) -> None:
+    wire, session, _ = await second_process(bench)
+    bench.note("the stored session becomes unreadable in its middle")
+    with bench.profile.spoiled(session.session_id):
+        call = await bench.begin_replay(wire, session)
+        if not await call.code():
+            marked = bench.trace.updates(session.session_id, after=call.sent, kind=MARKER)
+            raise Failed("a replay of a part was answered with a success", call.sent, *marked, call.answer)
+        await _none(bench, wire, call)
+
+
+@MARKERS.must(
+    "marker-cancelled",
+    OUTCOMES,
+    "A resume that is cancelled is answered: with -32800 if the agent cancels it, and a marker means a whole history "
+    "all the same.",
+)
+async def _cancelled(bench: Bench) -> None:
+    wire, session, talks = await second_process(bench)
+    call, cancelled = await wire.send_cancelled(
+        "session/resume", bench.resume_params(session, replayFrom={"type": "start"})
+    )
+    code = await call.code()
+    await wire.barrier()
+    if code not in (0, CANCELLED):
+        raise Failed(f"the error's code is {code}, not -32800", call.sent, cancelled, call.answer)
+    updates = bench.trace.updates(session.session_id, after=call.sent)
+    marker = next((event for event in updates if event.kind == MARKER), None)
+    if marker is None:
+        if not code:
+            raise NotJudged("the replay has no marker (marker-once)", call.sent, call.answer)
+        return
+    assert call.answer is not None
+    if marker.index > call.answer.index:
+        raise Failed("the marker comes after the answer", call.sent, cancelled, call.answer, marker)
+    texts = [message.text for message in told(updates) if message.events[0].index < marker.index]
+    if not all(any(token in text for text in texts) for token, _ in talks):
+        raise Failed("a marker ends a history that is not whole", call.sent, cancelled, marker, call.answer)
+
+
+@MARKERS.must(
+    "marker-not-active",
+    UPDATE,
+    "The marker makes no session active: a prompt that is answered before the resume is not inserted.",
+)
+async def _not_active(bench: Bench) -> None:
+    wire, session, _ = await second_process(bench)
+    token = bench.token()
+    resume, prompt = await wire.send(
+        ("session/resume", bench.resume_params(session, replayFrom={"type": "start"})),
+        ("session/prompt", bench.prompt_params(session, bench.profile.plain(token))),
+    )
+    code = await prompt.code()
+    await bench.replayed(session, resume)
+    if not code:
+        assert prompt.answer is not None
+        assert resume.answer is not None
+        if prompt.answer.index < resume.answer.index:
+            raise Failed("the prompt was inserted before", resume.sent, prompt.sent, prompt.answer, resume.answer)
+        await bench.idle(wire, session, prompt)
+    elif code != -32002:
+        raise Failed(f"the error's code is {code}, not -32002", resume.sent, prompt.sent, prompt.answer)
+
+
+@MARKERS.should(
+    "marker-before-asks",
+    BEFORE,
+    "Requests of the agent, such as session/request_permission, wait for the marker.",
+    Feature.ASK,
+)
+async def _asks(bench: Bench) -> None:
+    wire = await bench.wire()
+    session = await bench.new(wire)
+    wire.hold_asks = True
+    token = bench.token()
+    _, prompt = await bench.prompt(wire, session, bench.profile.asking(token), token=token)
+    await wire.until(lambda: wire.open_asks, "the agent asks for no permission", prompt.sent)
+    replay = await bench.replay(wire, session)
+    marker = marker_of(replay)
+    early = [event for event in bench.trace.between(replay.call.sent, marker) if event.side == "agent"]
+    asks = [event for event in early if event.is_request and event.session_id == session.session_id]
+    wire.hold_asks = False
+    await wire.answer_asks()
+    await bench.idle(wire, session, prompt)
+    if asks:
+        raise Failed("a request comes before the marker", replay.call.sent, asks[0], marker)
