@@ -185,7 +185,8 @@ async def test_commands_and_skills(service: ResponsesService, env: dict[str, str
         assert any("secret skill" in json.dumps(asked.items) for asked in service.requests)
         await agent.wire.prompt(session_id, "/rename A new name", key="r")
         await agent.wire.idle(session_id, 2)
-        assert agent.wire.updates(session_id, "session_info_update")[-1]["title"] == "A new name"
+        title = {"sessionUpdate": "session_info_update", "title": "A new name"}
+        await agent.wire.until(lambda: title in agent.wire.updates(session_id))
         with pytest.raises(WireError) as caught:
             await agent.wire.prompt(session_id, "/rename")
         assert caught.value.data == {"reason": "prompt_refused"}
