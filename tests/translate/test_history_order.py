@@ -296,3 +296,12 @@ def test_subagents_rows_in_the_sessions_own_file_are_not_its_conversation(tmp_pa
     entries = read(store(tmp_path, rows))
     assert shown(entries) == ["u1"]
     assert UserTurn(SESSION, ("x",), None) in entries
+
+
+@pytest.mark.parametrize(("finished", "status"), [(True, "completed"), (False, "failed")])
+def test_a_background_subagent_whose_end_was_not_stored(tmp_path: Path, finished: bool, status: str) -> None:
+    structured = {"status": "async_launched", "agentId": "aa", "isAsync": True}
+    rows = [answer("m1", agent("t1", "look")), result("t1", "Async agent launched successfully.", structured)]
+    path = store(tmp_path, rows)
+    child(path, "aa", {"toolUseId": "t1", "finished": finished}, [answer("c1", text("I"))])
+    assert updates(read(path), "t1")[-1]["status"] == status

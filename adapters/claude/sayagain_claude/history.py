@@ -97,6 +97,11 @@ class _Session:
         """See :class:`~sayagain_claude.translate.stored.Children`."""
         return agent_id in self._given
 
+    def is_finished(self, agent_id: str) -> bool:
+        """See :class:`~sayagain_claude.translate.stored.Children`."""
+        child = self._found.get(agent_id)
+        return child is not None and child.meta.get("finished") is True
+
     def output(self, task_id: str, result: ToolResult) -> Block | None:
         """See :class:`~sayagain_claude.translate.stored.Children`: from its file, until the temporary files go."""
         if task_id in self._running:

@@ -43,6 +43,10 @@ class Children(Protocol):
         """Its announcement and history; nothing when they were given before."""
         ...
 
+    def is_finished(self, agent_id: str) -> bool:
+        """Whether a subagent's own file says that it is over."""
+        ...
+
     def output(self, task_id: str, result: results.ToolResult) -> Block | None:
         """The output of a command in the background, and its end, as far as they are still kept: terminal fields."""
         ...
@@ -71,6 +75,8 @@ class _Call:
     """The upsert of its terminal, which goes before it."""
     done: bool = False
     sent: bool = False
+    task_id: str = ""
+    """What goes on in the background behind its result."""
 
 
 class StoredTranslator:
@@ -130,8 +136,10 @@ class StoredTranslator:
             if call.terminal is not None and not live and "exitStatus" not in call.terminal:
                 yield HistoryUpdate(self._session_id, terminals.stopped(call_id))
             if call.terminal is None or call_id in self._open:
-                update = {"sessionUpdate": "tool_call_update", "toolCallId": call_id, "status": status}
-                yield HistoryUpdate(self._session_id, update)
+                # A subagent may have ended though its notice was not stored.
+                over = call.task_id and self._children.is_finished(call.task_id)
+                update = {"sessionUpdate": "tool_call_update", "toolCallId": call_id}
+                yield HistoryUpdate(self._session_id, update | {"status": "completed" if over else status})
 
     # Answers
 
@@ -202,6 +210,7 @@ class StoredTranslator:
             terminal = terminals.finished(call.block if call else None, result)
             if call is not None and (task_id := launched_task(found)):
                 self._background[found.tool_call_id] = call
+                call.task_id = task_id
                 if call.terminal is None:
                     update["status"] = "in_progress"
                 elif output := self._children.output(task_id, found):
