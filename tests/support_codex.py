@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ __all__ = [
     "codex_environment",
     "codex_folder",
     "codex_pids",
+    "raw_codex",
     "rollout",
+    "rows",
     "stored_ids",
     "trust_hook",
 ]
@@ -79,16 +82,9 @@ def codex_environment(
     return env | extra
 
 
-def trust_hook(env: Mapping[str, str], event: str, command: str) -> None:
-    """Configure a hook, as a user does who has looked at it: Codex runs none whose hash is not trusted."""
-    hooks = {"hooks": {event: [{"hooks": [{"type": "command", "command": command}]}]}}
-    home = Path(env["CODEX_HOME"])
-    (home / "hooks.json").write_text(json.dumps(hooks), encoding="utf-8")
-    requests = [
-        {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "test", "version": "1"}}},
-        {"method": "initialized"},
-        {"id": 2, "method": "hooks/list", "params": {"cwds": [env["HOME"]]}},
-    ]
+@contextmanager
+def raw_codex(env: Mapping[str, str]) -> Iterator[Callable[[str, Mapping[str, Any]], Any]]:
+    """The app-server without our agent: a function that sends a request and gives its result."""
     with subprocess.Popen(
         [env["CODEX_PATH"], "app-server"],
         env=env,
@@ -96,13 +92,32 @@ def trust_hook(env: Mapping[str, str], event: str, command: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
-        process.stdin.flush()
-        answer = next(message for line in process.stdout if (message := json.loads(line)).get("id") == 2)
-        process.stdin.close()
-    (hook,) = answer["result"]["data"][0]["hooks"]
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        count = itertools.count(1)
+
+        def request(method: str, params: Mapping[str, Any]) -> Any:
+            number = next(count)
+            stdin.write(json.dumps({"id": number, "method": method, "params": params}).encode() + b"\n")
+            stdin.flush()
+            answer = next(m for line in stdout if "method" not in (m := json.loads(line)) and m["id"] == number)
+            assert "error" not in answer, answer
+            return answer["result"]
+
+        info = {"name": "test", "version": "1"}
+        request("initialize", {"clientInfo": info, "capabilities": {"experimentalApi": True}})
+        yield request
+        stdin.close()
+
+
+def trust_hook(env: Mapping[str, str], event: str, command: str) -> None:
+    """Configure a hook, as a user does who has looked at it: Codex runs none whose hash is not trusted."""
+    hooks = {"hooks": {event: [{"hooks": [{"type": "command", "command": command}]}]}}
+    home = Path(env["CODEX_HOME"])
+    (home / "hooks.json").write_text(json.dumps(hooks), encoding="utf-8")
+    with raw_codex(env) as request:
+        (hook,) = request("hooks/list", {"cwds": [env["HOME"]]})["data"][0]["hooks"]
     with (home / "config.toml").open("a", encoding="utf-8") as config:
         config.write(f'[hooks.state."{hook["key"]}"]\ntrusted_hash = "{hook["currentHash"]}"\n')
 

@@ -27,6 +27,9 @@ LEVELS = ("debug", "info", "warning", "error")
 RUNTIMES = ("claude", "codex")
 """Commands that serve a runtime; each is an entry point in the group ``sayagain.runtimes``."""
 
+DEMOS = ("claude",)
+"""Runtimes that the demo can show."""
+
 CHECK_USAGE = "%(prog)s [OPTION ...] -- CMD ..."
 
 
@@ -59,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         login.set_defaults(run=_login)
 
     demo = commands.add_parser("demo", help="show a crash that loses nothing: no account, no network")
-    demo.add_argument("runtime", choices=RUNTIMES)
+    demo.add_argument("runtime", choices=DEMOS)
     demo.set_defaults(run=_demo)
 
     _add_check(commands.add_parser("check", help="check that any agent keeps the rules of ACP v2", usage=CHECK_USAGE))

@@ -12,7 +12,7 @@ import pytest
 
 from sayagain.testing.responses_api import ResponsesService
 from sayagain.testing.responses_script import Hold, Script, Step, Text, spawn_agent
-from support_codex import AgentProcess, agent_process, codex_pids, rollout, rows, stored_ids
+from support_codex import AgentProcess, agent_process, codex_pids, raw_codex, rollout, rows, stored_ids
 from support_wire import WireError, entities, prompt_params
 
 pytestmark = pytest.mark.real
@@ -152,6 +152,33 @@ async def test_what_two_sessions_do_is_told_apart_in_one_process(
         await agent.wire.prompt(session_id, "Go on")
     await agent.wire.idle(sessions[0], 2)
     await agent.wire.idle(sessions[1], 2)
+
+
+async def test_a_thread_of_an_older_codex_keeps_the_promise(
+    service: ResponsesService, env: dict[str, str], cwd: str
+) -> None:
+    with raw_codex(env) as request:
+        session_id = request("thread/start", {"cwd": cwd, "historyMode": "legacy"})["thread"]["id"]
+        # It is stored from now on.
+        request("thread/name/set", {"threadId": session_id, "name": "Old"})
+    async with agent_process(env) as agent:
+        await agent.wire.initialize()
+        await agent.wire.resume(session_id, cwd, replay=True)
+        first = await agent.wire.prompt(session_id, "First", key="1")
+        await agent.kill()
+    async with agent_process(env) as second:
+        await second.wire.initialize()
+        await second.wire.resume(session_id, cwd, replay=True)
+        users = [update["messageId"] for update in second.wire.updates(session_id, "user_message")]
+        assert users == [first]
+        assert await second.wire.prompt(session_id, "First", key="1") == first
+        new = await second.wire.prompt(session_id, "Second", key="2")
+        await second.wire.until(lambda: "idle:end_turn" in second.wire.states(session_id))
+        await second.wire.resume(session_id, cwd, replay=True)
+        users = [update["messageId"] for update in second.wire.updates(session_id, "user_message")]
+        assert users[-2:] == [first, new]
+        assert await second.close() == 0
+    assert service.occurrences("First") == 1
 
 
 @pytest.mark.parametrize("end", ["cancel", "close"])
