@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sayagain.testing.responses_api import ResponsesService
-from sayagain.testing.responses_script import ApiError, Script, Step, Text, exec_command
+from sayagain.testing.responses_script import ApiError, Script, Step, Text, exec_command, mcp_tool
 from support_codex import AgentProcess, agent_process, codex_environment, stored_ids
 from support_wire import WireError, entities
 
@@ -295,3 +296,33 @@ async def test_a_missing_codex_is_an_error_with_a_way_out(env: dict[str, str], c
             await agent.wire.new(cwd)
     assert caught.value.data == {"reason": "runtime_missing"}
     assert "/nowhere/codex" in caught.value.message
+
+
+async def test_the_clients_mcp_servers_and_directories_are_used(
+    service: ResponsesService, script: Script, agent: AgentProcess, folder: Path, cwd: str
+) -> None:
+    script.steps = [
+        Step("Use MCP", [[mcp_tool("echo", "echo", {"text": "hello"})], [Text("Echoed.")]]),
+        Step("Touch it", [[exec_command(f"touch {folder}/other/made")], [Text("Touched.")]]),
+    ]
+    agent.wire.handle(
+        "session/request_permission",
+        lambda params: {"outcome": {"outcome": "selected", "optionId": params["options"][0]["optionId"]}},
+    )
+    server = {
+        "type": "stdio",
+        "name": "echo",
+        "command": sys.executable,
+        "args": ["-m", "sayagain.testing.mcp_echo"],
+    }
+    session_id = await agent.wire.new(cwd, mcpServers=[server], additionalDirectories=[str(folder / "other")])
+    params = {"sessionId": session_id, "configId": "mode", "type": "id", "value": "workspace-write"}
+    await agent.wire.request("session/set_config_option", params)
+    await agent.wire.prompt(session_id, "Use MCP")
+    await agent.wire.idle(session_id)
+    calls = agent.wire.updates(session_id, "tool_call_update")
+    assert "hello" in json.dumps(calls)
+    assert calls[-1]["status"] == "completed"
+    await agent.wire.prompt(session_id, "Touch it")
+    await agent.wire.idle(session_id, 2)
+    assert (folder / "other" / "made").exists()
