@@ -67,6 +67,19 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_check(commands.add_parser("check", help="check that any agent keeps the rules of ACP v2", usage=CHECK_USAGE))
 
+    chat = commands.add_parser(
+        "chat",
+        help="talk to an agent on this terminal",
+        usage="sayagain chat [-h] [--resume | --session ID] [--cwd DIR] [--outbox FILE] (claude|codex|-- COMMAND ...)",
+    )
+    which = chat.add_mutually_exclusive_group()
+    which.add_argument("--resume", action="store_const", const="", dest="session", help="choose a session from a list")
+    which.add_argument("--session", metavar="ID", help="go on with this session")
+    chat.add_argument("--cwd", type=Path, default=Path(), metavar="DIR", help="the session's directory; default: this")
+    chat.add_argument("--outbox", type=Path, metavar="FILE", help="where unconfirmed prompts are kept")
+    chat.add_argument("agent", nargs="+", metavar="AGENT", help="claude, codex, or the command of any ACP v2 agent")
+    chat.set_defaults(run=_chat)
+
     key = commands.add_parser(
         "key", help="read an idempotency key on standard input, print the id of the message it stands for"
     )
@@ -132,6 +145,16 @@ def _check(options: argparse.Namespace) -> int:
     from sayagain.check.command import check_command
 
     return check_command(options)
+
+
+def _chat(options: argparse.Namespace) -> int:
+    from sayagain.chat import run_chat
+
+    name, *arguments = options.agent
+    ours = name in RUNTIMES and not arguments
+    command = [sys.executable, "-m", "sayagain", name] if ours else options.agent
+    cwd = options.cwd.resolve()
+    return run_chat(command, name=name if ours else "", cwd=cwd, resume=options.session, outbox=options.outbox)
 
 
 def _key(options: argparse.Namespace) -> int:

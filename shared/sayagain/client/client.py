@@ -258,8 +258,7 @@ class Client:
                     raise ResumeFailed(session.session_id, error, part) from error
                 looks += 1
                 if looks == 1:
-                    # A second look: what died a moment ago may have stored it yet.
-                    await anyio.sleep(self.retries.pause(3))
+                    await self._outlive(session)
                     continue
                 try:
                     moved = await self._move(session, link)
@@ -317,12 +316,22 @@ class Client:
                         failed.__cause__ = error
                         self._break(session, failed)
                         return
-                    # A second look as well: what died a moment ago may have stored it yet.
-                    await anyio.sleep(retries.pause(refusals + 2))
+                    if gone:
+                        await self._outlive(session)
+                    else:
+                        await anyio.sleep(retries.pause(refusals))
 
     def _break(self, session: Session, error: ResumeFailed) -> None:
         session.broken = error
         self._change()
+
+    async def _outlive(self, session: Session) -> None:
+        """Before a second look at a session that the agent does not know: who could still store its first prompt is
+        gone then. The agent of a killed client lives a moment longer, and a first look during that proves nothing.
+        """
+        if await self.outbox.unsettled(session.session_id):
+            await self.outbox.take(session.session_id, patience=self._patience)
+        await anyio.sleep((self.retries or Retries()).pause(2))
 
     async def _move(self, session: Session, link: Link) -> bool:
         """The agent does not know the session. If nothing was ever confirmed in it, go on in a new one.
@@ -334,19 +343,16 @@ class Client:
         if (target := await self.outbox.moved_to(old)) is None:
             if not await self.outbox.unsettled(old):
                 return False
-            # Agents of killed clients get their time to end.
-            await self.outbox.take(old, patience=self._patience)
-            if (target := await self.outbox.moved_to(old)) is None:
-                try:
-                    answer = await link.call("session/new", {**session.setup, "cwd": session.cwd})
-                except PeerError:
-                    return False
-                target = str(answer.get("sessionId"))
-                await self.outbox.opened(target, session.cwd)
-                try:
-                    target = await self.outbox.move(old, target)
-                except OutboxError as error:
-                    raise ResumeFailed(old, error, None, "its prompts are kept") from error
+            try:
+                answer = await link.call("session/new", {**session.setup, "cwd": session.cwd})
+            except PeerError:
+                return False
+            target = str(answer.get("sessionId"))
+            await self.outbox.opened(target, session.cwd)
+            try:
+                target = await self.outbox.move(old, target)
+            except OutboxError as error:
+                raise ResumeFailed(old, error, None, "its prompts are kept") from error
         self.forget(session)
         session.rename(target)
         self._sessions[target] = session

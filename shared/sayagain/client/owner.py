@@ -21,6 +21,7 @@ class Owner:
 
     def __init__(self, outbox: Path) -> None:
         self.id = uuid.uuid4().hex
+        self._outbox = outbox
         self._path = _path(outbox, self.id)
         # Under another name until it is locked: who sees the file finds it locked, or its owner dead.
         unborn = self._path.with_name(self._path.name + ".new")
@@ -35,10 +36,11 @@ class Owner:
     def close(self) -> None:
         """The owner is gone, unless a process that has inherited the lock still runs."""
         os.close(self._descriptor)
+        owner_alive(self._outbox, self.id)
 
 
 def owner_alive(outbox: Path, owner: str) -> bool:
-    """Whether the owner, or an agent that it started, still runs."""
+    """Whether the owner, or an agent that it started, still runs. What is left of a dead one is removed."""
     path = _path(outbox, owner)
     try:
         descriptor = os.open(path, os.O_RDWR)
