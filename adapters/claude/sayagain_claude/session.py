@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 
 from sayagain.errors import (
     AuthRequired,
@@ -22,25 +21,21 @@ from sayagain.errors import (
     RuntimeTimeout,
     SayagainError,
 )
-from sayagain.processes.lease import Lease
-from sayagain.processes.spawn import spawn
 from sayagain.protocol.lines import TooLong
-from sayagain.runtime import GLANCE, OWNER_PATIENCE, Ask, AskWithdrawn, Foreground, RuntimeEvent, SessionSetup, Update
-from sayagain_claude import ownership
+from sayagain.runtime import GLANCE, OWNER_PATIENCE, Foreground, RuntimeEvent, SessionSetup, Update
 from sayagain_claude.account import signed_in
 from sayagain_claude.beside import Beside
-from sayagain_claude.command import command_line, environment, mcp_servers
 from sayagain_claude.commands import available_commands, refusal, with_command_last
-from sayagain_claude.control import error_response, success_response, user_frame
+from sayagain_claude.control import user_frame
+from sayagain_claude.host import Host
+from sayagain_claude.landing import Landing
 from sayagain_claude.option_control import OptionControl
 from sayagain_claude.options import Options
 from sayagain_claude.patience import Patience
-from sayagain_claude.preview import text_before
 from sayagain_claude.process import ClaudeProcess
-from sayagain_claude.transcripts import ids, paths
+from sayagain_claude.questions import Questions
+from sayagain_claude.transcripts import paths
 from sayagain_claude.transcripts.listing import session_title
-from sayagain_claude.translate.asks import Asked, Settled, ask_mcp, ask_tool
-from sayagain_claude.translate.blocks import as_mapping
 from sayagain_claude.translate.live import LiveTranslator
 from sayagain_claude.translate.prompts import prompt_content
 from sayagain_claude.turns import Turns
@@ -51,12 +46,6 @@ logger = logging.getLogger(__name__)
 
 EVENTS: Final = 4096
 """Events that wait for a client that reads slowly before the CLI's output is left unread."""
-
-ROW_LAG: Final = 0.5
-"""Seconds that a stored row may come after the CLI's last word on its prompt: rows wait up to 100 ms in a write queue,
-and that of a prompt which a running turn took up is not flushed before (measured)."""
-
-ROW_LAG_STEPS: Final = 5
 
 
 class ClaudeSession:
@@ -75,26 +64,27 @@ class ClaudeSession:
         tasks: anyio.abc.TaskGroup,
     ) -> None:
         self._session_id = session_id
-        self._setup = setup
-        self._executable = executable
-        self._env = env
         self._patience = patience
-        self._stored = stored
         self._tasks = tasks
-        self._config = paths.config_dir(env)
-        self._lease: Lease | None = None
-        self._process: ClaudeProcess | None = None
-        self._process_gone = anyio.Event()
-        self._starting: ClaudeProcess | None = None
-        # Two locks, so that a replay, which needs an owner alone, does not wait for a process to start.
-        self._ownership = anyio.Lock()
-        self._lifecycle = anyio.Lock()
-        self._account: Mapping[str, Any] = {}
         self._turns = Turns(session_id)
         self._translator = LiveTranslator(session_id, setup.cwd)
         self._beside = Beside(session_id, env, self._translator.tasks, self._emit)
-        self._asks: dict[str, Asked] = {}
         self._options = OptionControl(session_id, options, emit=self._emit, tasks=tasks, patience=patience.answer)
+        self._questions = Questions(session_id, setup, self._translator, self._options, self._emit)
+        config = paths.config_dir(env)
+        self._landing = Landing(session_id, config, stored=stored)
+        self._host = Host(
+            session_id,
+            setup,
+            executable=executable,
+            env=env,
+            config=config,
+            patience=patience,
+            tasks=tasks,
+            read=self._read,
+            started=self._started,
+        )
+        self._account: Mapping[str, Any] = {}
         self._commands: frozenset[str] = frozenset()
         self._latest: dict[str, Mapping[str, Any]] = {}
         self._word = anyio.Event()
@@ -104,7 +94,6 @@ class ClaudeSession:
         self._unwritten: str | None = None
         # Messages that a withdraw waits for, until they are taken back.
         self._withdrawing: set[str] = set()
-        self._closed = False
         self._send_events, self._receive_events = anyio.create_memory_object_stream[RuntimeEvent](EVENTS)
         # The background list is known from the beginning: a resume tells it too (UPD-8).
         self._send_events.send_nowait(self._beside.stamped(Foreground(session_id, "idle")))
@@ -148,73 +137,25 @@ class ClaudeSession:
     async def _warm_up(self) -> None:
         try:
             await self.own(patience=GLANCE)
-            async with self._lifecycle:
+            async with self._host.lifecycle:
                 await self._running()
         except RuntimeFault as error:
-            if not self._closed:
+            if not self._host.closed:
                 logger.warning("Claude Code was not started ahead: %s", error)
-
-    # Ownership.
 
     async def own(self, *, patience: float = OWNER_PATIENCE) -> None:
         """See the seam: the lease of this session."""
-        async with self._ownership:
-            self._check_open()
-            if self._lease is None:
-                self._lease = await ownership.take(self._session_id, self._config, self._env, patience)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RuntimeDied("The session was closed")
+        await self._host.own(patience)
 
     # The process.
 
     async def _running(self) -> ClaudeProcess:
-        """The process, started when there is none. Call with the lifecycle lock and the lease."""
-        self._check_open()
-        if self._process is not None:
-            return self._process
-        assert self._lease is not None
-        argv = command_line(self._executable, self._session_id, self._setup, stored=await self._is_stored())
-        argv += self._options.arguments()
-        guarded = await spawn(
-            argv,
-            cwd=self._setup.cwd,
-            env=environment(self._env),
-            hold_fds=[self._lease.fileno()],
-            stderr=lambda line: logger.debug("claude: a line of %d characters on standard error", len(line)),
-        )
-        process = ClaudeProcess(guarded)
-        self._lease.add_holder(process.guard_pid)
-        self._process = process
-        self._process_gone = anyio.Event()
-        self._burnt.clear()
-        self._tasks.start_soon(self._read, process, self._process_gone)
-        self._starting = process
-        try:
-            self._check_open()
-            await self._initialize(process)
-        except BaseException as error:
-            with anyio.CancelScope(shield=True):
-                await process.kill()
-                await self._process_gone.wait()
-            if isinstance(error, RuntimeDied):
-                raise RuntimeDied(_early_end(process.complaint)) from error
-            raise
-        finally:
-            self._starting = None
-        return process
+        return await self._host.running(self._options.arguments, self._landing.any)
 
-    async def _initialize(self, process: ClaudeProcess) -> None:
-        answer = await process.request(
-            {"subtype": "initialize", "hooks": None, "forwardSubagentText": True}, patience=self._patience.start
-        )
+    async def _started(self, process: ClaudeProcess, answer: Mapping[str, Any]) -> None:
+        self._burnt.clear()
         self._account = answer.get("account") or {}
         self._options.started(process, answer)
-        if self._setup.mcp_servers:
-            # Not on the command line: other users of the machine can read that, and headers hold tokens.
-            servers = mcp_servers(self._setup.mcp_servers)
-            await process.request({"subtype": "mcp_set_servers", "servers": servers}, patience=self._patience.start)
         await self._tell_commands(answer.get("commands"))
 
     async def _tell_commands(self, commands: object) -> None:
@@ -224,12 +165,7 @@ class ClaudeSession:
         if update != self._latest.get("available_commands_update"):
             await self._emit([Update(self._session_id, update)])
 
-    async def _is_stored(self) -> bool:
-        if not self._stored:
-            self._stored = await anyio.to_thread.run_sync(paths.find, self._session_id, self._config) is not None
-        return self._stored
-
-    async def _read(self, process: ClaudeProcess, gone: anyio.Event) -> None:
+    async def _read(self, process: ClaudeProcess) -> None:
         """Everything that one process says, then what its end means."""
         try:
             async for frame in process.frames():
@@ -244,20 +180,17 @@ class ClaudeSession:
         finally:
             with anyio.CancelScope(shield=True):
                 status = await process.kill()
-                if self._process is process:
-                    self._process = None
+                if self._host.process is process:
+                    self._host.process = None
                 await self._died(f"Claude Code ended ({status})")
-                gone.set()
 
     async def _frame(self, process: ClaudeProcess, frame: Mapping[str, Any]) -> None:
         match frame.get("type"):
             case "control_request":
-                await self._asked(process, frame)
+                await self._questions.asked(process, frame)
                 return
             case "control_cancel_request":
-                request_id = str(frame.get("request_id"))
-                if self._asks.pop(request_id, None) is not None:
-                    await self._emit([AskWithdrawn(request_id)])
+                await self._questions.withdrawn(frame)
                 return
             case "transcript_mirror":
                 pass
@@ -284,7 +217,11 @@ class ClaudeSession:
         message_id = self._turns.submitted
         if message_id is None:
             return
-        if await self._find_late_row(message_id, wait=rejecting and not self._turns.blocked):
+        if rejecting and not self._turns.blocked:
+            found = await self._landing.gets(message_id, alive=lambda: self._host.process is not None)
+        else:
+            found = await self._landing.has(message_id)
+        if found:
             await self._emit(self._turns.stored())
         elif rejecting and message_id in self._withdrawing:
             # Its end may come before the answer, which then says that there is nothing left to cancel (measured).
@@ -293,31 +230,16 @@ class ClaudeSession:
             self._burnt.add(message_id)
             await self._emit(self._turns.refused(error))
 
-    async def _find_late_row(self, message_id: str, *, wait: bool) -> bool:
-        """Whether the row is in the transcript, or gets there within the time that rows may lag behind."""
-        process = self._process
-        for _ in range(ROW_LAG_STEPS if wait and process is not None else 1):
-            if await anyio.to_thread.run_sync(self._find_row, message_id):
-                return True
-            if wait and process is not None:
-                await anyio.sleep(ROW_LAG / ROW_LAG_STEPS)
-        return False
-
-    def _find_row(self, message_id: str) -> bool:
-        path = paths.find(self._session_id, self._config)
-        return path is not None and ids.contains(path, message_id)
-
     async def _died(self, detail: str) -> None:
         """The process is gone, so the transcript is final: it says what became of the message."""
-        await self._emit([AskWithdrawn(ask_id) for ask_id in self._asks])
-        self._asks.clear()
+        await self._questions.withdraw_all()
         try:
             await self._settle(rejecting=True, error=RuntimeDied(f"{detail} before the message was stored"))
         except RuntimeFault as error:
             # Nobody can tell: the answer is an error, and a retry will read again before it submits.
             await self._emit(self._turns.refused(error))
         await self._beside.ending()
-        stopped = self._turns.cancelling or self._closed
+        stopped = self._turns.cancelling or self._host.closed
         await self._emit(self._translator.close_calls("cancelled" if stopped else "failed"))
         await self._emit(self._turns.died(RuntimeDied(detail)))
         await self._beside.after()
@@ -341,13 +263,13 @@ class ClaudeSession:
         self._unwritten = message_id
         try:
             await self.own()
-            async with self._lifecycle:
+            async with self._host.lifecycle:
                 if message_id in self._burnt:
-                    await self._end_process()
+                    await self._host.end()
                 process = await self._running()
                 if not signed_in(self._account):
                     # A new process will look again, after the user has signed in.
-                    await self._end_process()
+                    await self._host.end()
                     raise AuthRequired("Not signed in to Claude Code")
                 if self._unwritten != message_id:
                     return
@@ -375,7 +297,7 @@ class ClaudeSession:
 
     async def _watch(self, process: ClaudeProcess, message_id: str) -> None:
         """A submitted prompt is never left unanswered: a CLI that says nothing and answers nothing is ended."""
-        while self._turns.submitted == message_id and self._process is process:
+        while self._turns.submitted == message_id and self._host.process is process:
             self._word = anyio.Event()
             with anyio.move_on_after(self._patience.answer):
                 await self._word.wait()
@@ -398,7 +320,7 @@ class ClaudeSession:
             # The process may still be starting.
             self._unwritten = None
             return True
-        process = self._process
+        process = self._host.process
         if process is None or self._turns.submitted != message_id:
             return False
         self._withdrawing.add(message_id)
@@ -422,11 +344,9 @@ class ClaudeSession:
     async def renamed(self, title: str) -> None:
         """The client named the session: tell the clients, and a running CLI, which else would write its own title."""
         await self._emit([Update(self._session_id, _title(title))])
-        if self._process is not None:
+        if (process := self._host.process) is not None:
             try:
-                await self._process.request(
-                    {"subtype": "rename_session", "title": title}, patience=self._patience.answer
-                )
+                await process.request({"subtype": "rename_session", "title": title}, patience=self._patience.answer)
             except RuntimeFault as error:
                 logger.warning("Claude Code was not told the new title: %s", error)
 
@@ -438,7 +358,7 @@ class ClaudeSession:
         """See the seam. Starts the CLI when there is none: only it knows whether it takes the value."""
         self._options.check(config_id, value)
         await self.own()
-        async with self._lifecycle:
+        async with self._host.lifecycle:
             process = await self._running()
         await self._options.set(process, config_id, value)
 
@@ -452,12 +372,12 @@ class ClaudeSession:
 
     async def _stop_task(self, task_id: str) -> None:
         # A task that has just ended is no error for the CLI either (measured).
-        if self._process is not None:
-            await self._process.request({"subtype": "stop_task", "task_id": task_id}, patience=self._patience.answer)
+        if (process := self._host.process) is not None:
+            await process.request({"subtype": "stop_task", "task_id": task_id}, patience=self._patience.answer)
 
     async def interrupt(self) -> None:
         """See the seam. What does not stop in time is ended with its process."""
-        process = self._process
+        process = self._host.process
         self._turns.interrupt()
         if process is None or not self._turns.active:
             return
@@ -467,83 +387,32 @@ class ClaudeSession:
             logger.warning("the interrupt failed (%s); the process is ended", error)
             await process.kill()
 
-    # Asks.
-
-    async def _asked(self, process: ClaudeProcess, frame: Mapping[str, Any]) -> None:
-        request_id, request = str(frame.get("request_id")), as_mapping(frame.get("request"))
-        capabilities = self._setup.client_capabilities
-        match request.get("subtype"):
-            case "can_use_tool":
-                agent_id = request.get("agent_id")
-                asked: Asked | Settled = ask_tool(
-                    self._translator.session_of(agent_id if isinstance(agent_id, str) else None),
-                    request,
-                    capabilities=capabilities,
-                    cwd=self._setup.cwd,
-                    tool_use=self._translator.tool_use(str(request.get("tool_use_id"))),
-                    before=await anyio.to_thread.run_sync(text_before, request, self._setup.cwd),
-                    modes=self._options.modes,
-                )
-            case "elicitation":
-                asked = ask_mcp(self._session_id, request, capabilities=capabilities, elicitation_id=request_id)
-            case unknown:
-                await self._reply(process, error_response(request_id, f"{unknown} is not supported"))
-                return
-        if isinstance(asked, Settled):
-            await self._emit([Update(self._session_id, asked.update)])
-            await self._reply(process, success_response(request_id, asked.response))
-            return
-        await self._ask(request_id, asked)
-
-    async def _ask(self, ask_id: str, asked: Asked) -> None:
-        self._asks[ask_id] = asked
-        await self._emit([Ask(ask_id, asked.params["sessionId"], asked.method, asked.params)])
-
     async def answer(self, ask_id: str, result: Mapping[str, Any] | None) -> None:
         """See the seam."""
-        asked = self._asks.pop(ask_id, None)
-        if asked is None or self._process is None:
-            return
-        if (another := asked.then(result)) is not None:
-            await self._ask(ask_id, another)
-            return
-        response = asked.reply(result)
-        await self._reply(self._process, success_response(ask_id, response))
-        if response.get("behavior") == "allow":
-            await self._emit(self._translator.permitted(asked.tool_call_id))
-
-    async def _reply(self, process: ClaudeProcess, frame: Mapping[str, Any]) -> None:
-        try:
-            await process.send(frame)
-        except RuntimeDied:
-            logger.debug("the process ended before it got an answer")
+        await self._questions.answer(self._host.process, ask_id, result)
 
     # The end.
 
     async def close(self) -> None:
         """See the seam: work is stopped, what is stored stays, every process is gone, the lease is free."""
-        if self._closed:
+        if self._host.closed:
             return
-        self._closed = True
+        self._host.closing()
         with anyio.CancelScope(shield=True):
             if self._turns.active:
                 await self._stop()
-            if self._starting is not None:
-                # It has nothing to store yet, and may hang.
-                await self._starting.kill()
-            async with self._lifecycle, self._ownership:
+            await self._host.abandon_start()
+            async with self._host.lifecycle:
                 await self._stop_commands()
-                await self._end_process()
-                if self._lease is not None:
-                    self._lease.release()
-                    self._lease = None
+                await self._host.end()
+                await self._host.release()
             self._send_events.close()
 
     async def _stop(self) -> None:
-        process = self._process
+        process = self._host.process
         with anyio.move_on_after(self._patience.finish):
             await self.interrupt()
-            while self._turns.active and self._process is process:
+            while self._turns.active and self._host.process is process:
                 self._word = anyio.Event()
                 await self._word.wait()
 
@@ -555,12 +424,6 @@ class ClaudeSession:
         except RuntimeFault as error:
             logger.debug("a command was not stopped: %s", error)
 
-    async def _end_process(self) -> None:
-        process = self._process
-        if process is not None:
-            await process.finish(patience=self._patience.finish)
-            await self._process_gone.wait()
-
 
 _SNAPSHOT: Final = frozenset({"session_info_update", "usage_update", "available_commands_update"})
 
@@ -571,7 +434,3 @@ def _title(title: str) -> Mapping[str, Any]:
 
 def _encoded(message_id: str | None) -> bytes | None:
     return None if message_id is None else message_id.encode("utf-8", "surrogatepass")
-
-
-def _early_end(complaint: str) -> str:
-    return f"Claude Code ended while it started: {complaint}" if complaint else "Claude Code ended while it started"
