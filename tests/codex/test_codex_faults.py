@@ -102,6 +102,17 @@ async def test_a_codex_that_hangs_is_ended_and_the_prompt_is_answered(
     assert service.count("Second") == 1
 
 
+async def test_a_codex_that_hangs_does_not_keep_the_agent(agent: AgentProcess, env: dict[str, str], cwd: str) -> None:
+    session_id = await agent.wire.new(cwd)
+    await agent.wire.prompt(session_id, "First")
+    await agent.wire.idle(session_id)
+    (codex,) = codex_pids(env)
+    os.kill(codex, signal.SIGSTOP)
+    # Within the time that the test's client waits, far below that for an answer.
+    assert await agent.close() == 0
+    assert codex_pids(env) == []
+
+
 async def test_two_agents_on_one_session_one_of_them_prompts(
     agent: AgentProcess, service: ResponsesService, env: dict[str, str], cwd: str
 ) -> None:

@@ -189,6 +189,8 @@ async def test_both_lists_follow_each_other() -> None:
         if cursor is None:
             break
     assert [(row.session_id, row.archived) for row in rows] == [("a", False), ("b", False), ("c", True)]
+    # Sorted by creation, Codex loses threads between pages.
+    assert {asked["sortKey"] for asked in client.asked} == {"updated_at"}
     assert rows[0].updated_at == "1970-01-01T00:00:00Z"
     assert [(asked["archived"], asked["cursor"]) for asked in client.asked] == [
         (False, None),

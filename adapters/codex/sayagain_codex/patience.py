@@ -26,7 +26,7 @@ class Patience:
     finish: float = 2.0
     """For the app-server to store what it has at the end of its input: 40 ms in the middle of a turn (measured)."""
 
-    stop: float = 10.0
+    stop: float = 5.0
     """For a turn to end after its interrupt, when its session is closed; it takes milliseconds (measured)."""
 
     @property

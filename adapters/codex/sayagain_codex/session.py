@@ -186,7 +186,6 @@ class CodexSession:
         self.thread = result["thread"]
         self._legacy = self.thread.get("historyMode") == "legacy"
         self._server = server
-        self._turns.suspect = True
         self._unloaded = anyio.Event()
         self._servers.route(self._session_id, self)
         self._offers.loaded(result)
@@ -552,7 +551,8 @@ class CodexSession:
         try:
             for thread_id in reversed(self._servers.threads_of(self)):
                 with suppress(AppServerError):
-                    await server.request("thread/unsubscribe", {"threadId": thread_id})
+                    # One that hangs must not keep an adapter whose client has left.
+                    await server.request("thread/unsubscribe", {"threadId": thread_id}, patience=self._patience.finish)
         except RuntimeFault as error:
             logger.debug("a thread was not unloaded: %s", error)
             return

@@ -1,0 +1,341 @@
+"""What a session does when Codex does what it seldom does: over an app-server that the test plays."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from sayagain.errors import HistoryUnreadable, PromptRefused, RuntimeDied, SessionInUse
+from sayagain.runtime import Foreground, Inserted, Rejected, SessionSetup
+from sayagain_codex.account import Account
+from sayagain_codex.app_server import AppServerError
+from sayagain_codex.patience import Patience
+from sayagain_codex.session import CodexSession
+
+PROMPT = [{"type": "text", "text": "Hello"}]
+NOT_STEERABLE = AppServerError(-32603, "failed to submit turn input: ActiveTurnNotSteerable { turn_kind: Compact }")
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Server:
+    """Answers by the test's functions; a list of outcomes is used up one by one."""
+
+    running = True
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Mapping[str, Any]]] = []
+        self.outcomes: dict[str, list[Any]] = {}
+        self.killed = False
+        self._changed = anyio.Event()
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        patience: float | None = None,
+        on_answer: Callable[[Any], None] | None = None,
+    ) -> Any:
+        self.asked.append((method, params))
+        self._changed.set()
+        self._changed = anyio.Event()
+        await anyio.lowlevel.checkpoint()
+        waiting = self.outcomes.get(method)
+        outcome = waiting.pop(0) if waiting else DEFAULTS.get(method, {})
+        if isinstance(outcome, Exception):
+            raise outcome
+        if on_answer is not None:
+            on_answer(outcome)
+        return outcome
+
+    async def kill(self) -> None:
+        self.killed = True
+
+    def count(self, method: str) -> int:
+        return sum(asked == method for asked, _ in self.asked)
+
+    async def until(self, method: str, count: int = 1) -> None:
+        while self.count(method) < count:
+            await self._changed.wait()
+
+
+DEFAULTS: dict[str, Any] = {
+    "model/list": {"data": []},
+    "skills/list": {"data": []},
+    "account/read": {"account": None, "requiresOpenaiAuth": False},
+    "thread/turns/list": {"data": []},
+    "thread/items/list": {"data": []},
+    "turn/start": {"turn": {"id": "t1"}},
+}
+
+
+class Servers:
+    def __init__(self) -> None:
+        self.server = Server()
+
+    async def get(self) -> Server:
+        return self.server
+
+    def route(self, thread_id: str, session: Any) -> None:
+        return None
+
+    def unroute(self, session: Any) -> None:
+        return None
+
+    def threads_of(self, session: Any) -> list[str]:
+        return [session.session_id]
+
+
+class Scene:
+    def __init__(self, session: CodexSession, servers: Servers) -> None:
+        self.session = session
+        self.servers = servers
+        self.events: list[Any] = []
+        self._changed = anyio.Event()
+
+    @property
+    def server(self) -> Server:
+        return self.servers.server
+
+    async def watch(self) -> None:
+        async for event in self.session.events():
+            self.events.append(event)
+            self._changed.set()
+            self._changed = anyio.Event()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        while not condition():
+            await self._changed.wait()
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def say(self, method: str, **params: Any) -> None:
+        self.session.notified(method, {"threadId": self.session.session_id, **params})
+
+    def active(self, turn_id: str = "own") -> None:
+        self.say("thread/status/changed", status={"type": "active", "activeFlags": []})
+        self.say("turn/started", turn={"id": turn_id})
+
+    def stored(self, message_id: str) -> None:
+        self.say("item/completed", item={"type": "userMessage", "id": "i", "clientId": message_id, "content": []})
+
+    def completed(self, turn_id: str = "own", status: str = "completed") -> None:
+        self.say("turn/completed", turn={"id": turn_id, "status": status, "items": [], "error": None})
+
+
+def loaded(session_id: str, mode: str = "paginated") -> dict[str, Any]:
+    thread = {"id": session_id, "cwd": "/", "status": {"type": "idle"}, "historyMode": mode, "preview": "p"}
+    return {
+        "thread": thread,
+        "model": "m",
+        "reasoningEffort": None,
+        "approvalPolicy": "never",
+        "sandbox": {"type": "readOnly"},
+    }
+
+
+@asynccontextmanager
+async def playing(folder: Path, mode: str = "paginated") -> AsyncIterator[Scene]:
+    servers = Servers()
+    session_id = str(uuid4())
+    servers.server.outcomes["thread/resume"] = [loaded(session_id, mode)]
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            session = CodexSession(
+                session_id,
+                SessionSetup("/"),
+                servers=servers,  # type: ignore[arg-type]
+                account=Account(servers),  # type: ignore[arg-type]
+                env={"SAYAGAIN_STATE_DIR": str(folder)},
+                patience=Patience(finish=0.01, stop=0.01),
+                tasks=tasks,
+            )
+            scene = Scene(session, servers)
+            tasks.start_soon(scene.watch)
+            await session.own()
+            yield scene
+            # Nothing of the test's own works any more.
+            tasks.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await session.close()
+
+
+async def test_a_message_waits_for_work_that_codex_began_by_itself(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene, anyio.create_task_group() as tasks:
+        scene.active()
+        tasks.start_soon(scene.session.submit, "m", PROMPT)
+        await scene.server.until("account/read")
+        await anyio.wait_all_tasks_blocked()
+        assert scene.server.count("turn/start") == 0
+        scene.completed()
+        await scene.server.until("turn/start")
+        scene.active("t1")
+        scene.stored("m")
+        scene.completed("t1")
+        await scene.until(lambda: len(scene.of(Inserted)) == 1 and len(scene.of(Foreground)) >= 4)
+
+
+async def test_a_waiting_message_can_be_taken_back(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene, anyio.create_task_group() as tasks:
+        scene.active()
+        tasks.start_soon(scene.session.submit, "m", PROMPT)
+        await anyio.wait_all_tasks_blocked()
+        assert await scene.session.withdraw("m")
+        scene.completed()
+        await anyio.wait_all_tasks_blocked()
+        assert scene.server.count("turn/start") == 0
+        assert not scene.of(Inserted) + scene.of(Rejected)
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start")
+        assert not await scene.session.withdraw("m")
+
+
+async def test_what_cannot_be_steered_is_given_after_its_end(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.server.outcomes["turn/start"] = [NOT_STEERABLE, NOT_STEERABLE, {"turn": {"id": "t1"}}]
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start", 2)
+        scene.completed("review")
+        await scene.server.until("turn/start", 3)
+        scene.active("t1")
+        scene.stored("m")
+        await scene.until(lambda: scene.of(Inserted))
+
+
+async def test_a_message_that_cannot_be_steered_can_be_taken_back(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.server.outcomes["turn/start"] = [NOT_STEERABLE] * 1000
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start", 2)
+        while not await scene.session.withdraw("m"):
+            await anyio.lowlevel.checkpoint()
+        given = scene.server.count("turn/start")
+        scene.say("turn/completed", turn={"id": "x", "status": "completed"})
+        await anyio.wait_all_tasks_blocked()
+        assert scene.server.count("turn/start") == given
+        assert not scene.of(Rejected)
+
+
+async def test_a_steer_that_vanished_is_given_again(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.server.outcomes["turn/start"] = [{"turn": {"id": "own"}}, {"turn": {"id": "t2"}}]
+        # The turn began after the message was on its way.
+        await scene.session.submit("m", PROMPT)
+        scene.active("own")
+        await scene.server.until("turn/start")
+        await anyio.wait_all_tasks_blocked()
+        scene.completed("own", "interrupted")
+        await scene.server.until("turn/start", 2)
+        scene.active("t2")
+        scene.stored("m")
+        scene.completed("t2")
+        await scene.until(lambda: scene.of(Inserted))
+        assert not scene.of(Rejected)
+
+
+async def test_a_refused_message_is_rejected(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.server.outcomes["turn/start"] = [AppServerError(-32602, "Input exceeds the maximum length")]
+        await scene.session.submit("m", PROMPT)
+        await scene.until(lambda: scene.of(Foreground))
+        (rejected,) = scene.of(Rejected)
+        assert isinstance(rejected.error, PromptRefused)
+
+
+async def test_a_legacy_thread_proves_by_its_list_alone(tmp_path: Path) -> None:
+    async with playing(tmp_path, "legacy") as scene:
+        turn = {"items": [{"type": "userMessage", "clientId": "m"}]}
+        scene.server.outcomes["thread/items/list"] = [AppServerError(-32601, "no"), AppServerError(-32601, "no")]
+        scene.server.outcomes["thread/turns/list"] = [{"data": []}, {"data": [turn]}]
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start")
+        scene.active("t1")
+        scene.stored("m")
+        await scene.server.until("thread/turns/list")
+        await anyio.wait_all_tasks_blocked()
+        assert not scene.of(Inserted)
+        scene.stored("m")
+        await scene.until(lambda: scene.of(Inserted))
+
+
+@pytest.mark.parametrize("stored", [True, False, None])
+async def test_after_a_death_the_store_says_what_became_of_the_message(tmp_path: Path, stored: bool | None) -> None:
+    async with playing(tmp_path) as scene:
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start")
+        scene.active("t1")
+        scene.servers.server = Server()
+        entry = {"item": {"type": "userMessage", "clientId": "m"}}
+        scene.server.outcomes["thread/resume"] = [loaded(scene.session.session_id)]
+        if stored is None:
+            scene.server.outcomes["thread/items/list"] = [AppServerError(-32603, "disk")]
+        else:
+            scene.server.outcomes["thread/items/list"] = [{"data": [entry] if stored else []}]
+        scene.session.died("Codex ended")
+        await scene.until(lambda: any(event.state == "idle" for event in scene.of(Foreground)))
+        assert scene.of(Foreground)[-1].stop_reason == "error"
+        if stored:
+            assert scene.of(Inserted)
+        else:
+            (rejected,) = scene.of(Rejected)
+            assert isinstance(rejected.error, RuntimeDied if stored is False else HistoryUnreadable)
+
+
+async def test_a_turn_cannot_be_interrupted_before_it_began(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.server.outcomes["turn/interrupt"] = [AppServerError(-32600, "no active turn to interrupt"), {}]
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start")
+        scene.active("t1")
+        scene.stored("m")
+        await scene.session.interrupt()
+        assert scene.server.count("turn/interrupt") == 2
+        scene.completed("t1", "interrupted")
+        await scene.until(lambda: any(e.stop_reason == "cancelled" for e in scene.of(Foreground)))
+
+
+async def test_an_interrupt_waits_until_the_message_is_stored(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start")
+        scene.active("t1")
+        await scene.session.interrupt()
+        assert scene.server.count("turn/interrupt") == 0
+        scene.stored("m")
+        await scene.server.until("turn/interrupt")
+        scene.completed("t1", "interrupted")
+        await scene.until(lambda: any(e.stop_reason == "cancelled" for e in scene.of(Foreground)))
+        assert scene.of(Inserted)
+
+
+async def test_a_thread_that_codex_unloads_is_loaded_again(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.say("thread/closed")
+        scene.server.outcomes["thread/resume"] = [loaded(scene.session.session_id)]
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start")
+        assert scene.server.count("thread/resume") == 2
+
+
+async def test_another_writer_is_waited_for_shortly(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        busy = AppServerError(-32600, "thread x already has an active writer")
+        scene.session.died("Codex ended")
+        scene.server.outcomes["thread/resume"] = [busy, busy, loaded(scene.session.session_id)]
+        await scene.session.own()
+        scene.session.died("Codex ended")
+        scene.server.outcomes["thread/resume"] = [busy] * 1000
+        with pytest.raises(SessionInUse):
+            await scene.session.own(patience=0)
