@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,7 +77,6 @@ class Bench:
         self._run = run
         self._agent: Agent | None = None
         self._wire: AgentWire | None = None
-        self._stack = AsyncExitStack()
         self._connections = 0
         self._tokens = 0
         self._sessions: dict[str, Session] = {}
@@ -108,7 +106,7 @@ class Bench:
         """A new process, in place of the one that was there; nothing is written to it yet."""
         await self.end()
         try:
-            self._agent = await self._stack.enter_async_context(self.launcher.start())
+            self._agent = await self.launcher.start(self._tasks)
         except OSError as error:
             raise NoAgent(f"the agent cannot be started: {error}") from error
         self._connections += 1
@@ -137,8 +135,6 @@ class Bench:
             await self._wire.aclose()
         self._wire = self._agent = None
         self._sessions.clear()
-        await self._stack.aclose()
-        self._stack = AsyncExitStack()
 
     def note(self, what: str) -> Event:
         """Record what happened beside the wire."""

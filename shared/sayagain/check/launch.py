@@ -6,9 +6,9 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Final, Protocol
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import BinaryIO, Final, Protocol
 
 import anyio
 import anyio.abc
@@ -45,8 +45,11 @@ class Agent(Protocol):
 class Launcher(Protocol):
     """Starts the agent, as often as it is asked to; what the agent stores survives."""
 
-    def start(self) -> AbstractAsyncContextManager[Agent]:
-        """A running agent; it is gone when the block ends. Raises :class:`OSError` if there is no such command."""
+    async def start(self, tasks: anyio.abc.TaskGroup) -> Agent:
+        """A running agent, to be ended or killed by the caller; what has to run beside it runs in ``tasks``.
+
+        Raises :class:`OSError` if there is no such command.
+        """
         ...
 
 
@@ -58,10 +61,11 @@ class CommandLauncher:
         self._env = dict(env)
         self._patience = patience
 
-    @asynccontextmanager
-    async def start(self) -> AsyncGenerator[Agent]:
+    async def start(self, tasks: anyio.abc.TaskGroup) -> Agent:
         """Start the command."""
-        with tempfile.TemporaryFile() as words:
+        # A file, not a pipe: it takes all that the agent has to say, read or not.
+        words = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        try:
             process = await anyio.open_process(
                 self._command,
                 env=self._env,
@@ -70,17 +74,14 @@ class CommandLauncher:
                 stderr=words,
                 start_new_session=True,
             )
-            running = _Process(process, words.fileno(), self._patience)
-            try:
-                yield running
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await running.kill()
-                    await process.aclose()
+        except BaseException:
+            words.close()
+            raise
+        return _Process(process, words, self._patience)
 
 
 class _Process:
-    def __init__(self, process: anyio.abc.Process, words: int, patience: float) -> None:
+    def __init__(self, process: anyio.abc.Process, words: BinaryIO, patience: float) -> None:
         self._process = process
         self._words = words
         self._patience = patience
@@ -96,11 +97,13 @@ class _Process:
         # The whole group, even if its leader is gone: a wrapper such as npx may have ended before the agent did.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        await self._process.wait()
+        await self._process.aclose()
+        self._words.close()
 
     def last_words(self) -> str:
-        size = os.fstat(self._words).st_size
-        return os.pread(self._words, TAIL, max(0, size - TAIL)).decode("utf-8", "replace").strip()
+        descriptor = self._words.fileno()
+        size = os.fstat(descriptor).st_size
+        return os.pread(descriptor, TAIL, max(0, size - TAIL)).decode("utf-8", "replace").strip()
 
 
 class _Pipes:

@@ -190,8 +190,9 @@ class ServiceProfile(Texts):
         self._service.step(token, steps)
 
     def count(self, token: str) -> int:
-        """See :meth:`Profile.count`."""
-        return self._service.count(token)
+        """See :meth:`Profile.count`. A title may be asked for with the prompt in the middle of other words."""
+        prompts = (self.plain(token), self.holding(token), self.streaming(token))
+        return sum(asked.newest_text.strip() in prompts for asked in self._service.turns(token))
 
 
 def run_profile(name: str, folder: Path, cwd: Path | None) -> AbstractAsyncContextManager[Profile]:

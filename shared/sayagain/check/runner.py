@@ -32,6 +32,7 @@ class Report:
     """What came of all checks."""
 
     profile: str
+    trace: Trace
     agent: dict[str, Any] = field(default_factory=dict[str, Any])
     """The agent's ``info``: its name, title and version."""
     results: list[Result] = field(default_factory=list[Result])
@@ -58,7 +59,7 @@ async def run_checks(
 ) -> Report:
     """Run the checks on the agent that the launcher starts; ``tell`` hears of each result at once."""
     trace = Trace()
-    report = Report(profile.name)
+    report = Report(profile.name, trace)
     start = time.monotonic()
     async with anyio.create_task_group() as tasks:
         bench = Bench(launcher, profile, trace, tasks, f"x{secrets.token_hex(3)}")

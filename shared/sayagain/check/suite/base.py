@@ -234,9 +234,9 @@ async def _differ(bench: Bench) -> None:
     first, one = await bench.prompt(wire, session, token=token)
     await bench.idle(wire, session, one)
     second, other = await bench.prompt(wire, session, token=token)
-    await bench.idle(wire, session, other)
     if first == second:
         raise Failed("both have the same messageId", one.sent, one.answer, other.sent, other.answer)
+    await bench.idle(wire, session, other)
 
 
 @BASE.must("prompt-unknown-block", f"{LIFECYCLE}: Content", "A block of a type that the agent does not take is -32602.")

@@ -6,7 +6,7 @@ from sayagain.check.bench import Bench, Replay
 from sayagain.check.model import Area, Failed, Feature, NotJudged, Source
 from sayagain.check.suite.base import listed
 from sayagain.check.suite.table import Table
-from sayagain.check.trace import LIVE_ONLY, MARKER, Event, told
+from sayagain.check.trace import LIVE_ONLY, MARKER, Event, as_mapping, told
 
 __all__ = ["CHILDREN"]
 
@@ -110,15 +110,24 @@ async def _after_history(bench: Bench) -> None:
             raise Failed("history comes after its marker", replay.call.sent, marker, later[0].events[0])
 
 
-@CHILDREN.must("child-known", SUBAGENTS, "A session that was neither resumed nor announced has no marker.", over=True)
+@CHILDREN.must(
+    "child-known",
+    SUBAGENTS,
+    "A session that was neither opened nor announced on the connection has no marker.",
+    over=True,
+)
 async def _known(bench: Bench) -> None:
+    # Wherever in the trace: what comes first is for other checks.
     known: set[tuple[int, str | None]] = set()
     for event in bench.trace.events:
         if event.side == "client" and event.method == "session/resume":
             known.add((event.connection, event.session_id))
         elif event.kind == "subagent_update":
-            known.add((event.connection, str(event.update.get("sessionId"))))
-        elif event.kind == MARKER and (event.connection, event.session_id) not in known:
+            known.add((event.connection, event.update.get("sessionId")))
+        elif event.side == "agent":
+            known.add((event.connection, as_mapping(as_mapping(event.message).get("result")).get("sessionId")))
+    for event in bench.trace.updates(kind=MARKER):
+        if (event.connection, event.session_id) not in known:
             raise Failed("a marker on a session that nobody knows", event)
 
 

@@ -44,9 +44,9 @@ async def _two(bench: Bench, one: Any, other: Any, what: str) -> None:
         call = await wire.begin("session/prompt", {**params, "idempotencyKey": key})
         calls.append(call)
         ids.append(await bench.inserted(call))
+        if ids[0] in ids[1:]:
+            raise Failed(what, calls[0].sent, calls[0].answer, call.sent, call.answer)
         await bench.idle(wire, session, call)
-    if ids[0] == ids[1]:
-        raise Failed(what, calls[0].sent, calls[0].answer, calls[1].sent, calls[1].answer)
 
 
 async def _taken(bench: Bench, key: str) -> None:

@@ -7,7 +7,7 @@ import anyio
 from sayagain.check.bench import Bench, Session
 from sayagain.check.model import Area, Failed, Feature, NotJudged, Source
 from sayagain.check.suite.table import Table
-from sayagain.check.trace import Event
+from sayagain.check.trace import Event, as_mapping
 from sayagain.check.wire import AgentError, AgentWire, Call
 
 __all__ = ["KEYS"]
@@ -60,7 +60,8 @@ async def _no_second_work(bench: Bench) -> None:
     again = await wire.begin(
         "session/prompt", bench.prompt_params(session, bench.profile.plain(token), bench.key(token))
     )
-    await bench.same(first[1], again, first[0])
+    if as_mapping((await again.settled()).message.get("result")).get("messageId") != first[0]:
+        raise NotJudged("the retry is taken for another prompt (key-retry)", first[1].sent, again.sent, again.answer)
     # Another prompt comes after whatever the retry may have set off.
     after = await wire.begin("session/prompt", bench.prompt_params(session, bench.profile.plain(bench.token())))
     await bench.inserted(after)
@@ -69,7 +70,7 @@ async def _no_second_work(bench: Bench) -> None:
     for event in bench.trace.updates(session.session_id, after=again.sent, before=after.sent):
         if event.kind == "state_update" and event.update.get("state") == "running":
             raise Failed("the retry started work", first[1].sent, again.sent, event, again.answer)
-    if Feature.COUNT in bench.profile.features and (count := bench.profile.count(token)) != 1:
+    if Feature.COUNT in bench.profile.features and (count := bench.profile.count(token)) > 1:
         raise Failed(f"the model was asked {count} times to work on it", first[1].sent, again.sent, again.answer)
 
 

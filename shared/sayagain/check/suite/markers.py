@@ -9,7 +9,7 @@ from sayagain.check.suite.base import nobody
 from sayagain.check.suite.replay import NO_CURSOR, second_process, streaming, two_talks
 from sayagain.check.suite.table import Table
 from sayagain.check.trace import LIVE_ONLY, MARKER, Event, told
-from sayagain.check.wire import AgentError, AgentWire, Call
+from sayagain.check.wire import AgentError, AgentWire, Call, Gone, Silent
 
 __all__ = ["MARKERS", "marker_of"]
 
@@ -87,14 +87,21 @@ async def _after_history(bench: Bench) -> None:
 )
 async def _only_history(bench: Bench) -> None:
     wire, session, _ = await second_process(bench)
-    await _only(bench, await bench.replay(wire, session))
+    replay = await bench.replay(wire, session)
+    _only(replay, replay.call.sent)
 
 
-async def _only(bench: Bench, replay: Replay) -> None:
-    marker = marker_of(replay)
-    strangers = [event for event in replay.history if event.kind in LIVE_ONLY]
+def _only(replay: Replay, start: Event) -> None:
+    # Without a marker: no place for one could be right that has history behind it.
+    messages = replay.messages()
+    end = replay.marker or max((m.events[-1] for m in messages), key=lambda event: event.index, default=None)
+    if end is None:
+        marker_of(replay)
+        return
+    strangers = [event for event in replay.updates if event.kind in LIVE_ONLY and start.index < event.index < end.index]
     if strangers:
-        raise Failed("what is no history comes before the marker", replay.call.sent, *strangers[:6], marker)
+        raise Failed("what is no history comes before the end of the history", replay.call.sent, *strangers[:6], end)
+    marker_of(replay)
 
 
 @MARKERS.must(
@@ -106,11 +113,19 @@ async def _only(bench: Bench, replay: Replay) -> None:
 async def _live(bench: Bench) -> None:
     wire, session, token, prompt = await streaming(bench)
     call = await bench.begin_replay(wire, session)
+
+    def begun() -> list[Event]:
+        updates = bench.trace.updates(session.session_id, after=call.sent)
+        return [event for event in updates if event.kind in (MARKER, "user_message", "user_message_chunk")]
+
+    # What was on its way before the agent read the request proves nothing: history proves that it has.
+    await wire.until(lambda: call.answer or begun(), "no beginning of the replay", call.sent)
     bench.note("the model goes on")
     bench.profile.step(token, len(STREAMED))
     replay = await bench.replayed(session, call)
     await bench.idle(wire, session, prompt)
-    await _only(bench, replay)
+    if first := begun():
+        _only(replay, first[0])
 
 
 @MARKERS.must("marker-empty", UPDATE, "With an empty history the marker is the session's first update.")
@@ -269,7 +284,10 @@ async def _asks(bench: Bench) -> None:
     wire.hold_asks = True
     token = bench.token()
     _, prompt = await bench.prompt(wire, session, bench.profile.asking(token), token=token)
-    await wire.until(lambda: wire.open_asks, "the agent asks for no permission", prompt.sent)
+    try:
+        await wire.until(lambda: wire.open_asks, "the agent asks for no permission", prompt.sent)
+    except (Silent, Gone) as error:
+        raise NotJudged(str(error), prompt.sent) from error
     replay = await bench.replay(wire, session)
     marker = marker_of(replay)
     early = [event for event in bench.trace.between(replay.call.sent, marker) if event.side == "agent"]

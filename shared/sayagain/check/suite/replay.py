@@ -120,7 +120,7 @@ async def _runs_nothing(bench: Bench) -> None:
     replay = await bench.replay(wire, session)
     await bench.talk(wire, session)
     for token, _ in talks:
-        if (count := bench.profile.count(token)) != 1:
+        if (count := bench.profile.count(token)) > 1:
             raise Failed(f"the model was asked {count} times about {token}", replay.call.sent, replay.answer)
 
 
