@@ -9,9 +9,7 @@ from sayagain.testing.scenarios.base import EAGER_TOOLS, Scenario, Stage, always
 
 __all__ = ["SCENARIOS"]
 
-_PIXEL: Final = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJRU5ErkJggg=="
-)
+_PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJRU5ErkJggg=="
 _WAIT: Final = "echo begins; while [ ! -e go ]; do sleep 0.1; done; echo ends"
 
 
