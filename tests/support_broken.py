@@ -67,13 +67,17 @@ def without(m: Message, field: str) -> Message:
 
 
 class Version(Fault):
+    """Once only: with an agent of another version the run ends."""
+
     asked_for = 2
+    done = False
 
     def agent(self, m: Message) -> Iterable[Message | str]:
         asked = self.asked(m)
-        if asked.get("method") == "initialize" and asked["params"]["protocolVersion"] == self.asked_for:
-            return [result(m, protocolVersion=1)]
-        return [m]
+        if self.done or asked.get("method") != "initialize" or asked["params"]["protocolVersion"] != self.asked_for:
+            return [m]
+        self.done = True
+        return [result(m, protocolVersion=1)]
 
 
 trips("base-version")(Version)

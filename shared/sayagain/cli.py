@@ -136,6 +136,8 @@ def _add_check(check: argparse.ArgumentParser) -> None:
     check.add_argument("--cwd", type=Path, help="where a plain agent's sessions work; default: an empty folder")
     check.add_argument("--only", action="append", metavar="PART", help="the checks whose id has PART in it; repeatable")
     check.add_argument("--list", action="store_true", help="show the checks, run none")
+    check.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
+    check.add_argument("--html", type=Path, metavar="FILE", help="write the report as one page, with diagrams")
     check.add_argument("--strict", action="store_true", help="let warnings count as failures in the exit status")
     check.add_argument("agent", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="the agent's command")
     check.set_defaults(run=_check)

@@ -98,6 +98,9 @@ class Bench:
                 await wire.initialize()
             except (AgentError, Silent, Gone) as error:
                 raise NoAgent(self._describe(error)) from error
+            version = wire.initialized.get("protocolVersion")
+            if version != 2:
+                raise NoAgent(f"the agent answers initialize with protocolVersion {version!r}; this is about version 2")
             self.info = as_mapping(wire.initialized.get("info"))
         assert self._wire is not None
         return self._wire

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
 import tempfile
@@ -11,8 +12,11 @@ from typing import Final
 
 import anyio
 
+from sayagain import __version__
+from sayagain.check.document import document
 from sayagain.check.launch import CommandLauncher
 from sayagain.check.model import Check
+from sayagain.check.page import page
 from sayagain.check.profiles import run_profile
 from sayagain.check.runner import Report, run_checks
 from sayagain.check.suite import CHECKS
@@ -36,6 +40,11 @@ def check_command(options: argparse.Namespace) -> int:
         print(f"sayagain check: {what}", file=sys.stderr)
         return USAGE
     report = anyio.run(_run, options, command, checks)
+    if options.json is not None:
+        text = json.dumps(document(report, shlex.join(command), __version__), indent=2)
+        options.json.write_text(f"{text}\n", encoding="utf-8")
+    if options.html is not None:
+        options.html.write_text(page(report, shlex.join(command), __version__), encoding="utf-8")
     failed = report.failed or (options.strict and any(r.status.value == "fail" for r in report.results))
     return 1 if failed else 0
 

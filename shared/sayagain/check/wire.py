@@ -11,12 +11,15 @@ import anyio
 from sayagain.check.trace import Event, Trace, as_mapping
 from sayagain.transports import ClosedTransport, Transport
 
-__all__ = ["AgentError", "AgentWire", "Call", "Gone", "Silent", "text"]
+__all__ = ["BARRIER", "AgentError", "AgentWire", "Call", "Gone", "Silent", "text"]
 
 LONGEST_LINE: Final = 32 * 1024 * 1024
 """Bytes. What is longer is no line; the connection is given up."""
 
-MOST_EVENTS: Final = 200_000
+BARRIER: Final = "_sayagain/barrier"
+"""A request that no agent knows, and every agent answers."""
+
+MOST_EVENTS: Final = 50_000
 """Lines of one run. An agent that floods is given up."""
 
 
@@ -116,6 +119,8 @@ class AgentWire:
 
     async def raw(self, data: bytes) -> None:
         """Bytes as they are."""
+        if self.closed:
+            raise Gone(self.given_up or "the agent has ended the connection")
         try:
             with anyio.fail_after(self.patience):
                 async with self._writing:
@@ -179,7 +184,7 @@ class AgentWire:
 
     async def barrier(self) -> Event:
         """Wait until all is here that the agent wrote before it answered this: a request that nobody knows."""
-        return await (await self.begin("_sayagain/barrier", {})).settled()
+        return await (await self.begin(BARRIER, {})).settled()
 
     # In.
 
