@@ -201,6 +201,10 @@ class TestWordsForTheModel:
         await agent.wire.until(lambda: agent.wire.states(session_id)[-1] == "running")
         await agent.wire.until(lambda: agent.wire.states(session_id)[-1].startswith("idle"))
         await agent.close()
+        stored = transcript(env, session_id).read_text(encoding="utf-8")
+        told = {words for words in FOR_THE_MODEL if words in stored}
+        assert {"[Request interrupted", "The user doesn't want to", "completed with no output)", "agentId:"} <= told
+        assert {"Command running in background", "Shell cwd was reset", "<task-notification>"} <= told
         async with agent_process(env) as second:
             await second.wire.initialize()
             await second.wire.resume(session_id, cwd, replay=True)

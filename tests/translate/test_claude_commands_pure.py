@@ -42,6 +42,19 @@ def test_the_list_has_each_name_once_and_nothing_that_does_not_work() -> None:
 
 
 @pytest.mark.parametrize(
+    ("listed", "typed"),
+    [
+        ("mine:greet (MCP)", "mcp__mine__greet"),
+        ("my server.x:greet (MCP)", "mcp__my_server_x__greet"),
+        ("mine:greet them (MCP)", None),
+        ("mine:greet", "mine:greet"),
+    ],
+)
+def test_a_servers_prompt_has_the_name_that_the_cli_takes(listed: str, typed: str | None) -> None:
+    assert [entry["name"] for entry in available_commands([command(listed)])] == ([typed] if typed else [])
+
+
+@pytest.mark.parametrize(
     ("content", "refused"),
     [
         ([text("/clear")], True),

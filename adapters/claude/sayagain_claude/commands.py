@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final
 
@@ -32,6 +33,9 @@ REFUSED: Final[Mapping[str, str]] = {
 }
 """``/clear`` and its aliases change the CLI's session id and file (measured): later prompts would land elsewhere. The
 others need the CLI's own screen, which only says that they are not available."""
+
+_SERVERS_PROMPT: Final = re.compile(r"([^:]+):(\S+) \(MCP\)")
+_UNPLAIN: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 HIDDEN: Final = frozenset({"color", "focus", "heapdump", "workflow-launch-exec"})
 """Commands about the CLI's own screen and insides: not offered, and passed on when somebody types them."""
@@ -74,14 +78,22 @@ def _name(text: str) -> str:
     return words[0][1:] if words and words[0].startswith("/") else ""
 
 
+def _typed(name: str) -> str:
+    """The name to type: the CLI lists a server's prompt as ``server:prompt (MCP)``, and takes it as
+    ``mcp__server__prompt`` alone (measured)."""
+    prompt = _SERVERS_PROMPT.fullmatch(name)
+    return f"mcp__{_UNPLAIN.sub('_', prompt[1])}__{prompt[2]}" if prompt else name
+
+
 def available_commands(commands: object) -> list[dict[str, Any]]:
     """The CLI's list in wire form: unique names without slash or white space (UPD-11), nothing that is refused."""
     result: dict[str, dict[str, Any]] = {}
     for command in as_list(commands):
         if not isinstance(command, Mapping):
             continue
-        name: object = command.get("name")  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
-        if not isinstance(name, str) or not name or name.startswith("/") or name != "".join(name.split()):
+        listed: object = command.get("name")  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
+        name = _typed(listed) if isinstance(listed, str) else ""
+        if not name or name.startswith("/") or name != "".join(name.split()):
             continue
         builtin = command.get("builtin") is True or REFUSED.get(name) == _NEW_SESSION  # pyright: ignore
         if name in result or (builtin and (name in REFUSED or name in HIDDEN or name.startswith("__"))):
