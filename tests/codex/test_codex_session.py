@@ -17,6 +17,7 @@ from sayagain.runtime import Foreground, Inserted, Rejected, SessionSetup
 from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServerError
 from sayagain_codex.patience import Patience
+from sayagain_codex.runtime import CodexRuntime
 from sayagain_codex.session import CodexSession
 
 PROMPT = [{"type": "text", "text": "Hello"}]
@@ -339,3 +340,17 @@ async def test_another_writer_is_waited_for_shortly(tmp_path: Path) -> None:
         scene.server.outcomes["thread/resume"] = [busy] * 1000
         with pytest.raises(SessionInUse):
             await scene.session.own(patience=0)
+
+
+async def test_the_first_session_hears_what_was_said_before_it(tmp_path: Path) -> None:
+    env = {"CODEX_PATH": "/nowhere/codex", "SAYAGAIN_STATE_DIR": str(tmp_path)}
+    async with CodexRuntime(env) as runtime:
+        runtime._servers.notified("configWarning", {"summary": "A word is misspelt", "details": None})
+        sessions = [runtime._session(str(uuid4()), SessionSetup("/")) for _ in range(2)]
+        first, second = (session.events() for session in sessions)
+        notice = (await anext(first)).update
+        assert (notice["sessionUpdate"], notice["title"]) == ("notice", "A word is misspelt")
+        for session in sessions:
+            await session.close()
+        assert [event async for event in first] == []
+        assert [event async for event in second] == []

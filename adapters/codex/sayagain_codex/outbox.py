@@ -24,10 +24,13 @@ class Outbox:
         self._session_id = session_id
         self._latest: dict[str, Params] = {}
         self._watched = False
+        self._closed = False
         self._send, self._receive = anyio.create_memory_object_stream[RuntimeEvent](float("inf"))
 
     async def events(self) -> AsyncIterator[RuntimeEvent]:
         """The ordered stream; ends after :meth:`close`."""
+        if self._watched or self._closed:
+            return
         self._watched = True
         async with self._receive:
             async for event in self._receive:
@@ -65,6 +68,7 @@ class Outbox:
 
     def close(self) -> None:
         """End the stream."""
+        self._closed = True
         self._send.close()
         if not self._watched:
             self._receive.close()

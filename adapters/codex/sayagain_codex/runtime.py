@@ -54,6 +54,8 @@ LOGIN_PATIENCE: Final = 600.0
 
 Params = Mapping[str, Any]
 
+_WARNINGS: Final = frozenset({"configWarning", "deprecationNotice"})
+
 
 class CodexRuntime:
     """Implements ``Runtime``. ``env`` is the environment of every process that it starts."""
@@ -68,6 +70,8 @@ class CodexRuntime:
         self._sessions: WeakValueDictionary[str, CodexSession] = WeakValueDictionary()
         self._api_key: str | None = None
         self._logins: dict[str, _Login] = {}
+        # What Codex has to say of its configuration it says before there is a session.
+        self._unheard: list[tuple[str, Params]] = []
         self._account: Account
         self._patience: Patience
         self._servers: Servers
@@ -105,6 +109,8 @@ class CodexRuntime:
             await server.request("account/login/start", {"type": "apiKey", "apiKey": self._api_key})
 
     def _heard(self, method: str, params: Params) -> None:
+        if method in _WARNINGS and not self._sessions and (method, params) not in self._unheard:
+            self._unheard.append((method, params))
         if method == "account/updated":
             self._account.changed()
         elif method == "account/login/completed":
@@ -341,6 +347,9 @@ class CodexRuntime:
             tasks=self._tasks,
         )
         self._sessions[session_id] = session
+        for method, params in self._unheard:
+            session.announced(method, params)
+        self._unheard.clear()
         return session
 
 
