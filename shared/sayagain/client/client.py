@@ -29,7 +29,7 @@ from sayagain.client.session import Session
 from sayagain.connection import IncomingRequest, Outcome, PeerError
 from sayagain.errors import MethodNotFound
 from sayagain.retry import RETRY, RetryClass
-from sayagain.transports import Transport
+from sayagain.transports import ClosedTransport, Transport
 
 __all__ = ["PROTOCOL_VERSION", "Client", "Connector", "Handler"]
 
@@ -376,7 +376,7 @@ class Client:
         while True:
             began = anyio.current_time()
             fault = await self._life()
-            if self.retries is None or isinstance(fault, AgentFloods) or fault.__cause__ is not None:
+            if self.retries is None or fault.for_good:
                 break
             if anyio.current_time() - began > self.retries.steady:
                 self._failures = 0
@@ -402,6 +402,8 @@ class Client:
                     self._link_tasks.cancel_scope.cancel()
         except AgentFault as error:
             return error
+        except (OSError, ClosedTransport) as error:
+            return fault or AgentGone(f"the agent cannot be reached: {error}")
         assert fault is not None
         return fault
 
@@ -413,9 +415,7 @@ class Client:
         except LinkLost:
             await link.ended.wait()
         except PeerError as error:
-            fault = AgentFault(f"the agent does not speak ACP {PROTOCOL_VERSION}: {error.message}")
-            fault.__cause__ = error
-            return fault
+            return AgentFault(f"the agent does not speak ACP {PROTOCOL_VERSION}: {error.message}", for_good=True)
         else:
             self._link = link
             for session in self._sessions.values():
@@ -434,7 +434,8 @@ class Client:
         self._take(session_id, update)
         if self._unread > self._max_unread and link.is_open:
             limit = f"{self._max_unread >> 20} MiB"
-            link.end(AgentFloods(f"more than {limit} of updates wait to be read: the application does not keep up"))
+            wait = f"more than {limit} of updates wait to be read: the application does not keep up"
+            link.end(AgentFloods(wait, for_good=True))
 
     def _take(self, session_id: str, update: Mapping[str, Any]) -> None:
         session = self._sessions.get(self._roots.get(session_id, session_id))

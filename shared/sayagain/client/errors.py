@@ -61,11 +61,15 @@ class ClientError(Exception):
 
 
 class AgentFault(ClientError):
-    """The agent, or the way to it, is no good. ``detail`` is a sentence for people."""
+    """The agent, or the way to it, is no good. ``detail`` is a sentence for people.
 
-    def __init__(self, detail: str) -> None:
+    ``for_good``: another attempt would end the same way.
+    """
+
+    def __init__(self, detail: str, *, for_good: bool = False) -> None:
         super().__init__(detail)
         self.detail = detail
+        self.for_good = for_good
 
     def __str__(self) -> str:
         return self.detail
@@ -91,7 +95,7 @@ class GaveUp(AgentFault):
     """``attempts`` in a row failed; ``__cause__`` is the last failure."""
 
     def __init__(self, attempts: int, last: Exception) -> None:
-        super().__init__(f"gave up after {attempts} attempts; the last one: {last}")
+        super().__init__(f"gave up after {attempts} attempts; the last one: {last}", for_good=True)
         self.attempts = attempts
 
 

@@ -123,7 +123,7 @@ async def start_agent(
             pass_fds=tuple(descriptors),
         )
     except OSError as error:
-        raise AgentGone(f"{command[0]} cannot be started: {error.strerror}") from error
+        raise AgentGone(f"{command[0]} cannot be started: {error.strerror}", for_good=True) from error
     transport = ProcessTransport(process, command[0])
     async with process, anyio.create_task_group() as tasks:
         tasks.start_soon(transport.drain_stderr)

@@ -1,0 +1,302 @@
+"""Agents that are no good: a clear error within a limit, and pending prompts kept."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from client.places import Place, Scripted, until
+from sayagain.client import (
+    AgentFault,
+    AgentFloods,
+    AgentGarbled,
+    AgentGone,
+    AgentSilent,
+    GaveUp,
+    Outbox,
+    OutcomeUnknown,
+    PeerError,
+    PermissionRequest,
+    PromptKept,
+    Retries,
+    connect,
+    with_retries,
+)
+from sayagain.transports import Transport
+
+QUICK = Retries(attempts=3, first=0.001, longest=0.01)
+
+
+def program(code: str) -> list[str]:
+    return [sys.executable, "-c", textwrap.dedent(code)]
+
+
+async def fault_of(command: list[str], retries: Retries | None = None, patience: float = 20.0) -> AgentFault:
+    way = connect(command, patience=patience)
+    if retries is not None:
+        way = with_retries(command, retries, patience=patience)
+    with anyio.fail_after(60), pytest.raises(AgentFault) as caught:
+        async with way:
+            pass
+    return caught.value
+
+
+class TestStart:
+    async def test_no_such_command(self) -> None:
+        fault = await fault_of(["/nowhere/agent"], QUICK)
+        assert isinstance(fault, AgentGone)
+        assert "/nowhere/agent cannot be started" in str(fault)
+
+    async def test_it_exits_at_once(self) -> None:
+        fault = await fault_of(program("import sys; sys.exit('no account \\x1b[2J here')"))
+        assert isinstance(fault, AgentGone)
+        assert str(fault).endswith("ended with exit code 1: no account ?[2J here")
+
+    async def test_it_exits_at_once_every_time(self) -> None:
+        fault = await fault_of(program("raise SystemExit(3)"), QUICK)
+        assert isinstance(fault, GaveUp)
+        assert fault.attempts == QUICK.attempts
+        assert "exit code 3" in str(fault)
+
+    async def test_it_never_answers(self) -> None:
+        fault = await fault_of(program("import sys; sys.stdin.read()"), patience=0.3)
+        assert isinstance(fault, AgentSilent)
+        assert "initialize was not answered within 0.3 s" in str(fault)
+
+    async def test_it_speaks_something_else(self) -> None:
+        fault = await fault_of(
+            program("import sys; print('Welcome! \\x1b[1mType help.', flush=True); sys.stdin.read()"), patience=2.0
+        )
+        assert isinstance(fault, AgentGarbled)
+        assert "Welcome! ?[1mType help." in str(fault)
+
+    async def test_it_floods_with_something_else(self) -> None:
+        fault = await fault_of(program("while True: print('y')"))
+        assert isinstance(fault, AgentGarbled)
+
+    async def test_a_line_without_an_end(self) -> None:
+        fault = await fault_of(program("import sys\nwhile True: sys.stdout.write('[' * 65536)"), patience=1.0)
+        assert isinstance(fault, AgentSilent | AgentGarbled)
+
+    async def test_another_version(self) -> None:
+        def answer(asked: dict[str, Any]) -> list[Any]:
+            return [{"id": asked["id"], "result": {"protocolVersion": 1}}]
+
+        agent = Scripted(answer)
+        with anyio.fail_after(20), pytest.raises(AgentFault, match="does not speak ACP 2"):
+            async with with_retries(agent.open, QUICK):
+                pass
+        assert agent.connections == 1
+
+
+class TestLater:
+    async def test_stray_output_is_forgiven(self) -> None:
+        def answer(asked: dict[str, Any]) -> list[Any]:
+            result = {"protocolVersion": 2} if asked["method"] == "initialize" else {"sessions": [{"sessionId": "s"}]}
+            return [b"DeprecationWarning: this and that", b"", {"id": asked["id"], "result": result}]
+
+        with anyio.fail_after(20):
+            async with connect(Scripted(answer).open) as client:
+                assert await client.list_sessions() == [{"sessionId": "s"}]
+
+    async def test_a_prompt_is_answered_with_garbage(self, outbox_path: Path) -> None:
+        def answer(asked: dict[str, Any]) -> list[Any]:
+            match asked["method"]:
+                case "initialize":
+                    return [{"id": asked["id"], "result": {"protocolVersion": 2}}]
+                case "session/new":
+                    return [{"id": asked["id"], "result": {"sessionId": "s"}}]
+                case "session/prompt":
+                    return [b'{"jsonrpc":"2.0","id":' + str(asked["id"]).encode() + b',"result":{"messa']
+                case _:
+                    return [{"id": asked["id"], "error": {"code": -32601, "message": "unknown"}}]
+
+        with anyio.fail_after(20):
+            async with connect(Scripted(answer).open, outbox=outbox_path, patience=0.1) as client:
+                session = await client.new_session("/")
+                with pytest.raises(PromptKept, match="no JSON-RPC"):
+                    await session.prompt("x")
+            async with Outbox(outbox_path) as outbox:
+                assert len(await outbox.prompts()) == 1
+
+    async def test_a_prompt_is_never_answered_by_an_agent_that_hangs(self, outbox_path: Path) -> None:
+        def answer(asked: dict[str, Any]) -> list[Any]:
+            results = {"initialize": {"protocolVersion": 2}, "session/new": {"sessionId": "s"}}
+            result = results.get(asked["method"])
+            return [] if result is None else [{"id": asked["id"], "result": result}]
+
+        agent = Scripted(answer)
+        with anyio.fail_after(20):
+            async with connect(agent.open, outbox=outbox_path, patience=0.1) as client:
+                session = await client.new_session("/")
+                with pytest.raises(PromptKept, match="ping was not answered"):
+                    await session.prompt("x")
+            async with Outbox(outbox_path) as outbox:
+                assert len(await outbox.prompts()) == 1
+
+    async def test_a_held_prompt_may_wait_for_long(self) -> None:
+        place = Place()
+        with anyio.fail_after(20):
+            async with connect(place.open, patience=0.5) as client:
+                session = await client.new_session("/")
+                fake = place.fake(session)
+                fake.manual = True
+                prompt = await session.submit("x")
+                await fake.until(lambda: len(fake.submitted) == 1)
+                with anyio.move_on_after(1.2):
+                    await prompt.inserted()
+                fake.store(fake.submitted[0])
+                assert await prompt.inserted() == fake.submitted[0]
+
+    async def test_a_flood_of_updates_that_nobody_reads(self) -> None:
+        update = {
+            "sessionUpdate": "agent_message_chunk",
+            "messageId": "m",
+            "content": {"type": "text", "text": "x" * 999},
+        }
+        flood = [{"method": "session/update", "params": {"sessionId": "s", "update": update}}] * 3000
+
+        def answer(asked: dict[str, Any]) -> list[Any]:
+            results = {"initialize": {"protocolVersion": 2}, "session/new": {"sessionId": "s"}}
+            result = results.get(asked["method"])
+            return flood if result is None else [{"id": asked["id"], "result": result}]
+
+        with anyio.fail_after(30):
+            async with with_retries(Scripted(answer).open, QUICK, max_unread=1 << 20) as client:
+                session = await client.new_session("/")
+                with pytest.raises(PromptKept, match="does not keep up"):
+                    await session.prompt("x")
+                with pytest.raises(AgentFloods):
+                    await until(session, "nothing")
+
+    async def test_lists_that_turn_in_circles_end(self) -> None:
+        def answer(asked: dict[str, Any]) -> list[Any]:
+            result = {"protocolVersion": 2} if asked["method"] == "initialize" else {"sessions": [], "nextCursor": ""}
+            return [{"id": asked["id"], "result": result}]
+
+        with anyio.fail_after(20):
+            async with connect(Scripted(answer).open) as client:
+                assert await client.list_sessions() == []
+
+
+class TestRetryTable:
+    def dying(self, method: str, times: int) -> Scripted:
+        """Dies of the first requests of a method."""
+        deaths = 0
+
+        def answer(asked: dict[str, Any]) -> list[Any]:
+            nonlocal deaths
+            if asked["method"] == method and deaths < times:
+                deaths += 1
+                return [None]
+            results = {"initialize": {"protocolVersion": 2}, "session/new": {"sessionId": "s"}}
+            return [{"id": asked["id"], "result": results.get(asked["method"], {})}]
+
+        return Scripted(answer)
+
+    async def test_what_is_safe_is_sent_again(self) -> None:
+        agent = self.dying("session/delete", 2)
+        with anyio.fail_after(20):
+            async with with_retries(agent.open, QUICK) as client:
+                await client.delete_session("s")
+        assert [m["method"] for m in agent.asked].count("session/delete") == 3
+
+    @pytest.mark.parametrize("method", ["session/new", "session/fork", "auth/login", "_unknown/method"])
+    async def test_what_may_duplicate_is_not(self, method: str) -> None:
+        agent = self.dying(method, 1)
+        with anyio.fail_after(20):
+            async with with_retries(agent.open, QUICK) as client:
+                with pytest.raises(OutcomeUnknown, match="is not sent again"):
+                    await client.request(method, {})
+                # The client is reached again, and the application may decide otherwise.
+                await client.request(method, {})
+        assert [m["method"] for m in agent.asked].count(method) == 2
+
+    async def test_without_retries_nothing_is(self) -> None:
+        agent = self.dying("session/delete", 1)
+        with anyio.fail_after(20):
+            async with connect(agent.open) as client:
+                with pytest.raises(AgentGone):
+                    await client.delete_session("s")
+                with pytest.raises(AgentGone):
+                    await client.list_sessions()
+
+    async def test_an_agent_that_dies_of_each_attempt_is_given_up(self) -> None:
+        agent = self.dying("session/delete", 100)
+        with anyio.fail_after(20):
+            async with with_retries(agent.open, QUICK) as client:
+                with pytest.raises(GaveUp):
+                    await client.delete_session("s")
+        assert agent.connections == QUICK.attempts
+
+
+class TestRequestsOfTheAgent:
+    async def test_permissions(self) -> None:
+        place = Place()
+        asked: list[PermissionRequest] = []
+
+        async def allow(request: PermissionRequest) -> str:
+            asked.append(request)
+            return "allow"
+
+        with anyio.fail_after(20):
+            async with connect(place.open, on_permission=allow) as client:
+                session = await client.new_session("/")
+                fake = place.fake(session)
+                fake.ask("a1")
+                await fake.until(lambda: "a1" in fake.answers)
+        assert fake.answers["a1"] == {"outcome": {"outcome": "selected", "optionId": "allow"}}
+        assert (asked[0].title, len(asked[0].options)) == ("Allow a1?", 2)
+
+    async def test_nobody_to_ask_is_no_approval(self) -> None:
+        place = Place()
+        with anyio.fail_after(20):
+            async with connect(place.open) as client:
+                session = await client.new_session("/")
+                fake = place.fake(session)
+                fake.ask("a1")
+                await fake.until(lambda: "a1" in fake.answers)
+        assert fake.answers["a1"] == {"outcome": {"outcome": "cancelled"}}
+
+    async def test_an_error_of_the_agent_has_its_code(self) -> None:
+        place = Place()
+        with anyio.fail_after(20):
+            async with connect(place.open) as client:
+                with pytest.raises(PeerError) as caught:
+                    await client.new_session("relative")
+        assert caught.value.code == -32602
+
+    async def test_an_error_of_the_application_is_not_wrapped(self) -> None:
+        place = Place()
+        with anyio.fail_after(20), pytest.raises(ZeroDivisionError):
+            async with connect(place.open):
+                raise ZeroDivisionError
+
+
+async def test_an_agent_that_cannot_be_reached_yet_is_tried_again() -> None:
+    place = Place()
+    refused = 0
+
+    @asynccontextmanager
+    async def open_later() -> AsyncIterator[Transport]:
+        nonlocal refused
+        if refused < 2:
+            refused += 1
+            raise ConnectionRefusedError(111, "Connection refused")
+        async with place.open() as transport:
+            yield transport
+
+    with anyio.fail_after(20):
+        async with with_retries(open_later, QUICK) as client:
+            await client.new_session("/")
+        refused = 0
+        with pytest.raises(AgentGone, match="Connection refused"):
+            async with connect(open_later):
+                pass

@@ -1,0 +1,235 @@
+"""The outbox's file: what it keeps, who shares it, and what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sayagain.client import Outbox, OutboxBusy, OutboxError, OutboxFull, OutboxTooNew, OutboxUnreadable
+from sayagain.client.outbox import start_of_today
+
+CONTENT = [{"type": "text", "text": "a lone \ud83d surrogate, and ключ"}]
+
+HOLDER = """
+import sys, anyio
+from sayagain.client import Outbox
+async def main():
+    async with Outbox(sys.argv[1]) as outbox:
+        await outbox.opened("s", "/")
+        await outbox.add("s", "/", "theirs", [])
+        print("ready", flush=True)
+        sys.stdin.read()
+anyio.run(main)
+"""
+
+
+def holder(path: Path) -> subprocess.Popen[bytes]:
+    """Another process that has a pending prompt in session ``s``."""
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+async def test_prompts_survive_and_keep_their_order(outbox_path: Path) -> None:
+    async with Outbox(outbox_path) as outbox:
+        for key in ("b", "a", "c"):
+            await outbox.add("s", "/work", key, CONTENT)
+        await outbox.done("a", "m-1")
+    async with Outbox(outbox_path) as outbox:
+        assert [(row.key, row.content) for row in await outbox.prompts()] == [("b", CONTENT), ("c", CONTENT)]
+        (done,) = await outbox.prompts("s", states=("done",))
+        assert (done.state, done.message_id) == ("done", "m-1")
+        assert await outbox.sessions() == {"s": "/work"}
+        assert await outbox.prompts("another") == []
+
+
+async def test_nobody_else_can_read_it(outbox_path: Path) -> None:
+    async with Outbox(outbox_path) as outbox:
+        await outbox.add("s", "/", "k", CONTENT)
+        for path in outbox_path.parent.iterdir():
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert [path.name for path in outbox_path.parent.iterdir()] == [outbox_path.name]
+
+
+async def test_a_key_is_one_submission() -> None:
+    async with Outbox() as outbox:
+        await outbox.add("s", "/", "k", CONTENT)
+        with pytest.raises(OutboxError, match="under this key"):
+            await outbox.add("s2", "/", "k", [])
+
+
+async def test_nothing_is_dropped_silently() -> None:
+    async with Outbox() as outbox:
+        for key in ("failed", "withdrawn", "done", "noted"):
+            await outbox.add("s", "/", key, CONTENT)
+        await outbox.failed("failed", -32602, "Invalid params")
+        await outbox.withdrawn("withdrawn", "before it was sent")
+        await outbox.done("done", "m")
+        await outbox.note("noted", -32603, "The runtime ended")
+        assert await outbox.prune(before=float("inf")) == 1
+        rows = {row.key: (row.state, row.code, row.reason) for row in await outbox.prompts(states=_ALL)}
+        assert rows == {
+            "failed": ("failed", -32602, "Invalid params"),
+            "withdrawn": ("withdrawn", None, "before it was sent"),
+            "noted": ("pending", -32603, "The runtime ended"),
+        }
+        await outbox.reopen("failed")
+        await outbox.discard("noted")
+        assert [row.key for row in await outbox.prompts()] == ["failed"]
+
+
+async def test_what_is_done_stays_done() -> None:
+    async with Outbox() as outbox:
+        await outbox.add("s", "/", "k", CONTENT)
+        await outbox.done("k", "m")
+        await outbox.failed("k", -32603, "late word")
+        await outbox.reopen("k")
+        await outbox.discard("k")
+        (row,) = await outbox.prompts(states=_ALL)
+        assert (row.state, row.message_id) == ("done", "m")
+
+
+_ALL = ("pending", "done", "failed", "withdrawn", "discarded")
+
+
+class TestOwners:
+    async def test_a_living_process_keeps_its_prompts_and_a_dead_one_leaves_them(self, outbox_path: Path) -> None:
+        process = holder(outbox_path)
+        try:
+            async with Outbox(outbox_path) as outbox:
+                await outbox.add("s", "/", "ours", CONTENT)
+                taken, elsewhere = await outbox.take("s")
+                assert ([row.key for row in taken], elsewhere) == (["ours"], 1)
+                with pytest.raises(OutboxBusy):
+                    await outbox.move("s", "t")
+                end(process)
+                taken, elsewhere = await outbox.take("s", patience=10)
+                assert ([row.key for row in taken], elsewhere) == (["theirs", "ours"], 0)
+                assert await outbox.move("s", "t") == "t"
+                assert [row.session_id for row in await outbox.prompts()] == ["t", "t"]
+        finally:
+            end(process)
+
+    async def test_an_heir_of_the_lock_counts_as_its_owner(self, outbox_path: Path) -> None:
+        """The agent of a killed client may still store its prompt."""
+        async with Outbox(outbox_path) as first:
+            await first.opened("s", "/")
+            await first.add("s", "/", "k", CONTENT)
+            command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+            agent = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=first.owner_descriptors)
+        try:
+            async with Outbox(outbox_path) as second:
+                assert await second.take("s") == ([], 1)
+                end(agent)
+                taken, elsewhere = await second.take("s", patience=10)
+                assert ([row.key for row in taken], elsewhere) == (["k"], 0)
+        finally:
+            end(agent)
+
+    async def test_the_quicker_one_moves(self, outbox_path: Path) -> None:
+        async with Outbox(outbox_path) as first:
+            await first.opened("s", "/")
+            await first.add("s", "/", "k", CONTENT)
+        async with Outbox(outbox_path) as second, Outbox(outbox_path) as third:
+            assert await second.unsettled("s")
+            assert await second.move("s", "t2") == "t2"
+            assert await third.move("s", "t3") == "t2"
+            assert await third.moved_to("s") == "t2"
+            await second.opened("t2", "/")
+            await second.done("k", "m")
+            assert not await second.unsettled("t2")
+
+
+class TestBadFiles:
+    @pytest.mark.parametrize("damage", ["text", "torn", "zeros"])
+    async def test_a_damaged_file_is_left_alone(self, outbox_path: Path, damage: str) -> None:
+        async with Outbox(outbox_path) as outbox:
+            for number in range(100):
+                await outbox.add("s", "/", f"k{number}", CONTENT * 20)
+        data = outbox_path.read_bytes()
+        bad = {"text": b"no database, " * 100, "torn": data[: len(data) // 2], "zeros": data[:4096] + bytes(len(data))}
+        outbox_path.write_bytes(bad[damage])
+        with pytest.raises(OutboxUnreadable):
+            async with Outbox(outbox_path):
+                pass
+        assert outbox_path.read_bytes() == bad[damage]
+
+    async def test_the_database_of_another_program(self, outbox_path: Path) -> None:
+        outbox_path.parent.mkdir()
+        other = sqlite3.connect(outbox_path)
+        other.execute("CREATE TABLE prompts (x)")
+        other.close()
+        with pytest.raises(OutboxUnreadable, match="another program"):
+            async with Outbox(outbox_path):
+                pass
+
+    async def test_a_later_version(self, outbox_path: Path) -> None:
+        async with Outbox(outbox_path):
+            pass
+        later = sqlite3.connect(outbox_path)
+        later.execute("PRAGMA user_version = 2")
+        later.close()
+        with pytest.raises(OutboxTooNew, match="version 2"):
+            async with Outbox(outbox_path):
+                pass
+
+    async def test_a_locked_file(self, outbox_path: Path) -> None:
+        async with Outbox(outbox_path, patience=0.05) as outbox:
+            other = sqlite3.connect(outbox_path, isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(OutboxBusy):
+                await outbox.add("s", "/", "k", CONTENT)
+            other.execute("ROLLBACK")
+            await outbox.add("s", "/", "k", CONTENT)
+            other.close()
+
+    async def test_a_full_disk(self, outbox_path: Path) -> None:
+        async with Outbox(outbox_path) as outbox:
+            await outbox.add("s", "/", "before", CONTENT)
+            # SQLite's own limit gives the same error as a disk without room.
+            outbox._open._connection.execute("PRAGMA max_page_count = 8")
+            with pytest.raises(OutboxFull):
+                await outbox.add("s", "/", "too much", CONTENT * 1000)
+            assert (await outbox.prompts())[0].key == "before"
+
+    @pytest.mark.skipif(os.name != "posix", reason="needs /dev/full's neighbours")
+    @pytest.mark.parametrize("path", ["/proc/nothing/outbox.db", "/dev/null/outbox.db"])
+    async def test_a_place_where_no_file_can_be(self, path: str) -> None:
+        with pytest.raises(OutboxError):
+            async with Outbox(path):
+                pass
+
+    async def test_a_directory(self, tmp_path: Path) -> None:
+        with pytest.raises(OutboxError):
+            async with Outbox(tmp_path):
+                pass
+
+
+async def test_many_tasks_share_one_outbox(outbox_path: Path) -> None:
+    async with Outbox(outbox_path) as first, Outbox(outbox_path) as second, anyio.create_task_group() as tasks:
+        for number in range(20):
+            tasks.start_soon((first, second)[number % 2].add, "s", "/", f"k{number}", CONTENT)
+    async with Outbox(outbox_path) as third:
+        assert len(await third.prompts()) == 20
+
+
+def test_today_begins_at_midnight_here() -> None:
+    import time
+
+    local = time.localtime(start_of_today())
+    assert (local.tm_hour, local.tm_min, local.tm_sec) == (0, 0, 0)
+    assert 0 <= time.time() - start_of_today() < 25 * 3600
