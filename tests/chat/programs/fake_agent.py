@@ -1,0 +1,53 @@
+"""Our agent over the fake runtime on standard input and output; it asks for a permission where a prompt says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anyio
+
+from sayagain.agent import Agent
+from sayagain.runtime import Foreground, SessionSetup
+from sayagain.testing.fake_runtime import FakeRuntime, FakeSession, text
+from sayagain.transports.stdio import take_stdio
+
+
+class Runtime(FakeRuntime):
+    def _session(self, session_id: str, setup: SessionSetup) -> FakeSession:
+        session = self.sessions[session_id] = Session(self, session_id, setup)
+        return session
+
+
+class Session(FakeSession):
+    async def submit(self, message_id: str, content: Sequence[Mapping[str, Any]]) -> None:
+        said = content[0]["text"]
+        self.submitted.append(message_id)
+        self.contents[message_id] = content
+        self.emit(Foreground(self.session_id, "running"))
+        self.store(message_id)
+        chunk = {"sessionUpdate": "agent_message_chunk", "messageId": f"re {message_id}"}
+        self.update({**chunk, "content": text(f"You said {said}")})
+        if said == "may you":
+            self.ask("ask")
+        elif said != "wait":
+            self.update({**chunk, "content": text(", I believe.\x1b[2J")})
+            self.finish()
+
+    async def answer(self, ask_id: str, result: Mapping[str, Any] | None) -> None:
+        await super().answer(ask_id, result)
+        outcome: Mapping[str, Any] = (result or {}).get("outcome") or {}
+        self.say(f"You chose {outcome.get('optionId', outcome.get('outcome'))}", stored=False)
+        self.finish()
+
+    async def interrupt(self) -> None:
+        await super().interrupt()
+        self.finish("cancelled")
+
+
+async def main() -> None:
+    async with Agent(Runtime()) as agent:
+        await agent.serve(take_stdio())
+
+
+anyio.run(main)

@@ -1,0 +1,154 @@
+"""The chat as its user sees it: on a terminal of its own, and in a pipe."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+AGENT = Path(__file__).parent / "programs" / "fake_agent.py"
+LONGEST = 30.0
+
+
+def command(outbox: Path, *arguments: str) -> list[str]:
+    agent = [sys.executable, str(AGENT)]
+    return [sys.executable, "-m", "sayagain", "chat", "--outbox", str(outbox), *arguments, "--", *agent]
+
+
+class Terminal:
+    def __init__(self, outbox: Path, *arguments: str) -> None:
+        self._master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            command(outbox, *arguments),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "NO_COLOR": "1"},
+            start_new_session=True,
+        )
+        os.close(slave)
+        self._seen = b""
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def expect(self, text: str) -> str:
+        """What came up to ``text``."""
+        deadline = time.monotonic() + LONGEST
+        while text.encode() not in self._seen:
+            assert time.monotonic() < deadline, self._seen.decode()
+            if select.select([self._master], [], [], 0.5)[0]:
+                try:
+                    self._seen += os.read(self._master, 65536)
+                except OSError:
+                    raise AssertionError(f"ended with {self._seen.decode()!r}") from None
+        before, _, self._seen = self._seen.partition(text.encode())
+        return before.decode()
+
+    def end(self) -> int:
+        self.type("\x04")
+        return self.process.wait(LONGEST)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+
+
+@pytest.fixture
+def terminal(outbox: Path) -> Iterator[Terminal]:
+    terminal = Terminal(outbox)
+    try:
+        terminal.expect("> ")
+        yield terminal
+    finally:
+        terminal.close()
+
+
+@pytest.fixture
+def outbox(tmp_path: Path) -> Path:
+    return tmp_path / "chat.db"
+
+
+def test_a_line_is_a_prompt_and_the_answer_streams(terminal: Terminal) -> None:
+    terminal.type("hello\n")
+    terminal.expect("You said hello, I believe.�[2J")
+    terminal.expect("> ")
+    assert terminal.end() == 0
+
+
+@pytest.mark.parametrize(("answer", "outcome"), [("1", "allow"), ("2", "reject"), ("nonsense", "cancelled")])
+def test_a_permission_is_asked_for(terminal: Terminal, answer: str, outcome: str) -> None:
+    terminal.type("may you\n")
+    assert "Allow ask?" in terminal.expect("Which one?")
+    terminal.type(f"{answer}\n")
+    terminal.expect(f"You chose {outcome}")
+    assert terminal.end() == 0
+
+
+def test_ctrl_c_stops_the_work_and_then_ends_the_chat(terminal: Terminal) -> None:
+    terminal.type("wait\n")
+    terminal.expect("You said wait")
+    os.kill(terminal.process.pid, signal.SIGINT)
+    terminal.expect("(cancelled)")
+    terminal.expect("> ")
+    os.kill(terminal.process.pid, signal.SIGINT)
+    assert terminal.process.wait(LONGEST) == 0
+
+
+def test_a_session_is_chosen_from_a_list(terminal: Terminal) -> None:
+    terminal.type("hello\n")
+    terminal.expect("I believe.")
+    terminal.expect("> ")
+    terminal.type(":new\n")
+    terminal.expect("> ")
+    terminal.type(":resume\n")
+    terminal.expect("1. untitled")
+    terminal.type("1\n")
+    terminal.expect("> hello")
+    assert terminal.end() == 0
+
+
+def test_help_and_nothing_pending(terminal: Terminal) -> None:
+    terminal.type(":help\n")
+    terminal.expect("Ctrl-C stops")
+    terminal.type(":pending\n")
+    terminal.expect("All prompts are confirmed.")
+    terminal.type(":quit\n")
+    assert terminal.process.wait(LONGEST) == 0
+
+
+def test_in_a_pipe_it_is_plain(outbox: Path) -> None:
+    done = subprocess.run(
+        command(outbox), input=b"one\n\nmay you\ntwo", capture_output=True, timeout=LONGEST, check=False
+    )
+    out = done.stdout.decode()
+    assert done.returncode == 0, done.stderr
+    assert out.splitlines() == [
+        "Fake (sayagain) 0.1.0",
+        "> one",
+        "You said one, I believe.�[2J",
+        "> may you",
+        "You said may you",
+        "Not approved, nobody can be asked: Allow ask?",
+        "You chose cancelled",
+        "> two",
+        "You said two, I believe.�[2J",
+    ]
+    assert "\x1b" not in out
+
+
+def test_an_agent_that_is_none(outbox: Path) -> None:
+    chat = [sys.executable, "-m", "sayagain", "chat", "--outbox", str(outbox), "--", "/nowhere/agent"]
+    done = subprocess.run(chat, input=b"", capture_output=True, timeout=LONGEST, check=False)
+    assert done.returncode == 1
+    assert done.stdout.decode() == "sayagain chat: /nowhere/agent cannot be started: No such file or directory\n"
