@@ -142,3 +142,14 @@ async def test_terminal_sign_in_is_offered_only_where_it_can_run(world: World) -
     methods = (await terminal.initialize(auth={"terminal": {}}))["authMethods"]
     assert [method["type"] for method in methods] == ["agent", "terminal"]
     assert len({method["methodId"] for method in methods}) == 2
+
+
+@rule("INI-1")
+async def test_a_client_of_an_older_protocol_learns_which_versions_there_are() -> None:
+    async with serving() as world:
+        client = await world.connect(initialize=False)
+        # As a client of protocol 1 says it: none of the fields but the version are the same.
+        params = {"protocolVersion": 1, "clientInfo": {"name": "old"}, "clientCapabilities": {"fs": {}}}
+        with pytest.raises(WireError) as caught:
+            await client.request("initialize", params)
+        assert (caught.value.code, caught.value.data) == (-32022, {"requested": 1, "supported": [2]})

@@ -346,3 +346,28 @@ def test_flood_of_small_lines_in_any_cut_gives_every_event() -> None:
     flood = b'{"jsonrpc":"2.0","method":"a"}\n' * 50_000
     assert decode(flood) == [Notification("a", {})] * 50_000
     assert decode(*(flood[i : i + 1000] for i in range(0, len(flood), 1000))) == [Notification("a", {})] * 50_000
+
+
+@pytest.mark.parametrize(
+    ("head", "request_id"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"x":"', 7),
+        (b'{"jsonrpc": "2.0", "id": "a\\"b", "method": "m", "params": "', 'a"b'),
+        (b'{"id":-3,"jsonrpc":"2.0","params":"', -3),
+        (b'{"jsonrpc":"2.0","method":"m","id":9,"params":"', 9),
+        (b'{"jsonrpc":"2.0","method":"m","params":{"id":9,"x":"', None),
+        (b'{"jsonrpc":"2.0","id":null,"x":"', None),
+        (b'[{"jsonrpc":"2.0","id":1,"x":"', None),
+        (b'{"jsonrpc":"2.0","id":1.5,"x":"', None),
+        (b'garbage "id":1,', None),
+    ],
+)
+def test_a_request_that_is_too_long_is_answered_under_its_own_id(head: bytes, request_id: object) -> None:
+    decoder = Decoder(max_line=1000)
+    for chunk in (1, 64, 5000):
+        line = head + b"x" * 5000
+        events = [event for start in range(0, len(line), chunk) for event in decoder.feed(line[start : start + chunk])]
+        (event,) = [*events, *decoder.feed(b"\n")]
+        assert isinstance(event, Invalid)
+        assert event.error.code == -32700
+        assert event.id == request_id

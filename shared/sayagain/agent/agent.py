@@ -123,11 +123,12 @@ class Agent:
     def _initialize(self, peer: _Peer, params: Params) -> Params:
         if peer.initialized and peer.served:
             raise InvalidRequest("the connection is initialized already")
-        params = validate(served("agent", "request")["initialize"].params_type(), params)
-        requested: int = params["protocolVersion"]
-        version = max((v for v in SUPPORTED_VERSIONS if v <= requested), default=None)
-        if version is None:
+        requested = params.get("protocolVersion")
+        # Before anything else: an older version's client has other fields, and this one word of ours it understands.
+        if isinstance(requested, int) and not isinstance(requested, bool) and 0 <= requested < min(SUPPORTED_VERSIONS):
             raise UnsupportedVersion(requested, SUPPORTED_VERSIONS)
+        params = validate(served("agent", "request")["initialize"].params_type(), params)
+        version = max(v for v in SUPPORTED_VERSIONS if v <= params["protocolVersion"])
         peer.initialized = True
         peer.capabilities = params.get("capabilities") or {}
         return {

@@ -8,6 +8,7 @@ trade errors for ever.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
@@ -124,7 +125,7 @@ class Decoder:
         for line in lines:
             if isinstance(line, TooLong):
                 reason = f"line longer than {line.limit} bytes ({line.seen} seen); skipped to its end"
-                events.append(Invalid(ParseFault(reason)))
+                events.append(Invalid(ParseFault(reason), _id_in(line.head)))
             elif self._first and line.startswith(_BOM):
                 if line != _BOM:
                     events.append(_decode(line[len(_BOM) :]))
@@ -132,6 +133,24 @@ class Decoder:
                 events.append(_decode(line))
             self._first = False
         return events
+
+
+# Every JSON-RPC library that is known to us writes the version and the id first, in one of these orders.
+_LEADING_ID: Final = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"method"\s*:\s*"[^"\\]*"\s*,\s*)?'
+    rb'"id"\s*:\s*(-?\d{1,64}|"(?:[^"\\]|\\.)*")\s*[,}]'
+)
+
+
+def _id_in(head: bytes) -> RequestId | None:
+    """The id of a request of which only the beginning is there, so that its sender does not wait for ever."""
+    match = _LEADING_ID.match(head)
+    if match is None:
+        return None
+    try:
+        return _request_id(loads(match[1]))
+    except ValueError:
+        return None
 
 
 def _decode(line: bytes) -> Incoming:

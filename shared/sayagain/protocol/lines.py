@@ -6,10 +6,10 @@ reported once and skipped up to its newline, after which the stream goes on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["MAX_LINE", "LineSplitter", "TooLong"]
+__all__ = ["HEAD", "MAX_LINE", "LineSplitter", "TooLong"]
 
 # A prompt may carry images and whole files as base64, so the limit has to be far above chat-sized messages; a peer that
 # never ends its line must not fill the memory. 32 MiB is one image of the largest size that model services take
@@ -17,6 +17,9 @@ __all__ = ["MAX_LINE", "LineSplitter", "TooLong"]
 # agents keep hitting and raising; websockets at 1 MiB per message; the ACP Python SDK raises its reader to 50 MiB.
 MAX_LINE: Final = 32 * 1024 * 1024
 """Longest line in bytes, its newline not counted (design section 4)."""
+
+HEAD: Final = 512
+"""Bytes kept of a line that is too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class TooLong:
 
     seen: int
     limit: int
+    head: bytes = field(default=b"", compare=False)
+    """The first bytes of the line, :data:`HEAD` at most: enough to tell which request it was."""
 
 
 class LineSplitter:
@@ -50,7 +55,7 @@ class LineSplitter:
             self._end_line(found)
             for line in ended[1:]:
                 if len(line) > self._limit:
-                    found.append(TooLong(len(line), self._limit))
+                    found.append(TooLong(len(line), self._limit, line[:HEAD]))
                 else:
                     _keep(line, found)
         if rest:
@@ -68,7 +73,8 @@ class LineSplitter:
             return
         seen = len(self._buffer) + len(part)
         if seen > self._limit:
-            found.append(TooLong(seen, self._limit))
+            head = bytes(self._buffer[:HEAD])
+            found.append(TooLong(seen, self._limit, head + part[: HEAD - len(head)]))
             # A new one instead of clear(): the memory of the long line goes back at once.
             self._buffer = bytearray()
             self._skipping = True
