@@ -27,7 +27,7 @@ LEVELS = ("debug", "info", "warning", "error")
 RUNTIMES = ("claude", "codex")
 """Commands that serve a runtime; each is an entry point in the group ``sayagain.runtimes``."""
 
-DEMOS = ("claude",)
+DEMOS = ("claude", "codex")
 """Runtimes that the demo can show."""
 
 CHECK_USAGE = "%(prog)s [OPTION ...] -- CMD ..."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import tempfile
 import uuid
 from collections.abc import Mapping
@@ -13,10 +11,10 @@ from typing import Any, Final
 import anyio
 
 from sayagain.demo.agent import AgentProcess, start_agent
+from sayagain.demo.profiles import PROFILES, DemoProfile
 from sayagain.demo.timeline import Timeline
 from sayagain.identity import derive_message_id
-from sayagain.testing.messages_api import MessagesService, serve_messages
-from sayagain.testing.messages_script import Script, Step, Text
+from sayagain.testing.stand_in import StandIn
 
 __all__ = ["tell"]
 
@@ -29,17 +27,17 @@ PATIENCE: Final = 60.0
 
 async def tell(runtime: str) -> bool:
     """Run the story; whether it ended as promised."""
+    profile = PROFILES[runtime]
     timeline = Timeline()
-    timeline.title(f"sayagain demo {runtime}: real Claude Code, a stand-in for the model, no account, no network")
-    script = Script([Step(PROMPT, [[Text(REPLY)]])])
+    timeline.title(f"sayagain demo {runtime}: real {profile.title}, a stand-in for the model, no account, no network")
     with tempfile.TemporaryDirectory(prefix="sayagain-demo-", ignore_cleanup_errors=True) as folder:
-        async with serve_messages(script) as service:
+        async with profile.serve(PROMPT, REPLY) as service:
             with anyio.fail_after(PATIENCE):
-                return await _tell(runtime, timeline, Path(folder), service)
+                return await _tell(runtime, profile, timeline, Path(folder), service)
 
 
-async def _tell(runtime: str, timeline: Timeline, folder: Path, service: MessagesService) -> bool:
-    env = _environment(folder, service)
+async def _tell(runtime: str, profile: DemoProfile, timeline: Timeline, folder: Path, service: StandIn[Any]) -> bool:
+    env = profile.environment(folder, service.url)
     project = folder / "project"
     project.mkdir()
     key = str(uuid.uuid4())
@@ -55,8 +53,8 @@ async def _tell(runtime: str, timeline: Timeline, folder: Path, service: Message
         await agent.send("session/prompt", prompt)
         await service.asked(PROMPT)
         timeline.note("the model is asked; the client reads nothing")
-        await _until_stored(folder, session_id, REPLY)
-        timeline.note("Claude Code has stored the prompt and the reply")
+        await _until_replied(profile, folder, session_id)
+        timeline.note(f"{profile.title} has stored the prompt and the reply")
         await agent.kill()
         timeline.crashed("the agent, before the client read an answer: did the prompt land?")
 
@@ -75,7 +73,7 @@ async def _tell(runtime: str, timeline: Timeline, folder: Path, service: Message
         await agent.close()
 
     message_id = derive_message_id(session_id, key)
-    stored = sum(row.get("uuid") == message_id for row in _rows(folder, session_id))
+    stored = profile.stored(folder, session_id, message_id)
     asked = service.count(PROMPT)
     complete = sum(update["sessionUpdate"] == "replay_complete" for update in updates)
     good = answer["messageId"] == message_id and (stored, asked, complete) == (1, 1, 1)
@@ -108,34 +106,9 @@ def _describe(update: Mapping[str, Any]) -> str | None:
             return None
 
 
-def _environment(folder: Path, service: MessagesService) -> dict[str, str]:
-    """Nothing of the user's is read, nothing leaves the machine."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "CLAUDE"))}
-    return env | {
-        "CLAUDE_CONFIG_DIR": str(folder / "config"),
-        "SAYAGAIN_STATE_DIR": str(folder / "state"),
-        "ANTHROPIC_BASE_URL": service.url,
-        "ANTHROPIC_API_KEY": "demo",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    }
-
-
-def _rows(folder: Path, session_id: str) -> list[Mapping[str, Any]]:
-    """The runtime's own record, read without any code of the agent."""
-    rows: list[Mapping[str, Any]] = []
-    for path in (folder / "config" / "projects").glob(f"*/{session_id}.jsonl"):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                rows.append(json.loads(line))
-            except ValueError:
-                # The last line may be half written at this moment.
-                continue
-    return rows
-
-
-async def _until_stored(folder: Path, session_id: str, text: str) -> None:
+async def _until_replied(profile: DemoProfile, folder: Path, session_id: str) -> None:
     # Nothing tells when a file of another process changes, and the client of this story must not read the agent.
     while True:
-        if any(row.get("type") == "assistant" and text in json.dumps(row) for row in _rows(folder, session_id)):
+        if profile.has_reply(folder, session_id, REPLY):
             return
         await anyio.sleep(0.02)
