@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from sayagain.errors import InvalidParams
 from sayagain.processes.proc import start_time
 from sayagain.runtime import SessionSetup
 
-__all__ = ["ADAPTER_VARIABLE", "command_line", "environment", "mcp_servers"]
+__all__ = ["ADAPTER_VARIABLE", "check_setup", "command_line", "environment", "initialize", "mcp_servers"]
 
 ADAPTER_VARIABLE: Final = "SAYAGAIN_ADAPTER"
 """Marks our processes with ``<pid>:<start time>`` of the adapter they belong to, so that an orphan can be told from a
 process that the user runs by hand (design section 5)."""
 
-LONGEST_ARGUMENT: Final = 100_000
-"""Bytes of a system prompt that fit on a command line: Linux takes 128 KiB an argument."""
+LONGEST_PATH: Final = 4096
+"""Bytes of a path that the system takes (``PATH_MAX`` on Linux, less elsewhere)."""
 
 
 def command_line(executable: str, session_id: str, setup: SessionSetup, *, stored: bool) -> list[str]:
     """The arguments for a session. ``stored`` resumes it; else the id becomes that of a new one (measured: the CLI
     refuses each where the other is right).
 
-    Raises :class:`InvalidParams` for a system prompt that no command line can hold.
+    Other users of the machine can read it: nothing of what the client says belongs here but paths.
     """
     arguments = [
         executable,
@@ -40,13 +41,38 @@ def command_line(executable: str, session_id: str, setup: SessionSetup, *, store
     ]
     for directory in setup.additional_directories:
         arguments += ["--add-dir", directory]
+    return arguments
+
+
+def check_setup(setup: SessionSetup) -> None:
+    """Raise :class:`InvalidParams` for paths that no process can be started with. Looks at the disk."""
+    if not Path(setup.cwd).is_dir():
+        raise InvalidParams("cwd", "is no directory")
+    for index, directory in enumerate(setup.additional_directories):
+        try:
+            encoded = os.fsencode(directory)
+        except UnicodeEncodeError:
+            encoded = b"\0"
+        if b"\0" in encoded or len(encoded) > LONGEST_PATH:
+            raise InvalidParams(f"additionalDirectories.{index}", "is no path")
+
+
+def initialize(setup: SessionSetup) -> dict[str, Any]:
+    """The first control request. The system prompt goes with it, where its size and characters do not matter."""
+    request: dict[str, Any] = {
+        "subtype": "initialize",
+        "hooks": None,
+        "forwardSubagentText": True,
+        # Each task can be stopped by itself here; without this word an interrupt ends them all (measured, CAN-1).
+        "perTaskStopAffordance": True,
+    }
     if setup.system_prompt is not None:
         text = "\n\n".join(block["text"] for block in setup.system_prompt["content"])
-        if len(text.encode("utf-8", "surrogatepass")) > LONGEST_ARGUMENT:
-            raise InvalidParams("systemPrompt.content", f"must not exceed {LONGEST_ARGUMENT} bytes")
-        flag = "--append-system-prompt" if setup.system_prompt["mode"] == "append" else "--system-prompt"
-        arguments.append(f"{flag}={text}")
-    return arguments
+        if setup.system_prompt["mode"] == "append":
+            request["appendSystemPrompt"] = text
+        else:
+            request["systemPrompt"] = [text]
+    return request
 
 
 def environment(env: Mapping[str, str]) -> dict[str, str]:

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.abc
 
 from sayagain.errors import RuntimeDied
 from sayagain.processes.lease import Lease
 from sayagain.processes.spawn import spawn
 from sayagain.runtime import SessionSetup
 from sayagain_claude import ownership
-from sayagain_claude.command import command_line, environment, mcp_servers
+from sayagain_claude.command import command_line, environment, initialize, mcp_servers
 from sayagain_claude.patience import Patience
 from sayagain_claude.process import ClaudeProcess
+from sayagain_claude.tasks import SessionTasks
 
 __all__ = ["Host"]
 
@@ -42,7 +42,7 @@ class Host:
         env: Mapping[str, str],
         config: Path,
         patience: Patience,
-        tasks: anyio.abc.TaskGroup,
+        tasks: SessionTasks,
         read: Callable[[ClaudeProcess], Awaitable[None]],
         started: Callable[[ClaudeProcess, Mapping[str, Any]], Awaitable[None]],
     ) -> None:
@@ -146,9 +146,7 @@ class Host:
             raise RuntimeDied("The session was closed")
 
     async def _initialize(self, process: ClaudeProcess) -> None:
-        answer = await process.request(
-            {"subtype": "initialize", "hooks": None, "forwardSubagentText": True}, patience=self._patience.start
-        )
+        answer = await process.request(initialize(self._setup), patience=self._patience.start)
         if self._setup.mcp_servers:
             # Not on the command line: other users of the machine can read that, and headers hold tokens.
             servers = mcp_servers(self._setup.mcp_servers)

@@ -9,6 +9,8 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
+from sayagain.errors import SessionNotFound
+from sayagain_claude import storage
 from sayagain_claude.transcripts import ids, paths
 
 __all__ = ["Landing"]
@@ -27,6 +29,7 @@ class Landing:
         self._session_id = session_id
         self._config = config
         self._stored = stored
+        self._written: Path | None = None
 
     async def any(self) -> bool:
         """Whether anything is stored of the session: then the CLI resumes it, else it begins it."""
@@ -48,6 +51,24 @@ class Landing:
             await anyio.sleep(ROW_LAG / ROW_LAG_STEPS)
         return await self.has(message_id)
 
+    async def check_room(self) -> None:
+        """Raise :class:`~sayagain_claude.storage.NotStored` when no prompt can be stored now."""
+        await anyio.to_thread.run_sync(lambda: storage.check_room(self._config, self._path()))
+
+    async def what_prevents(self) -> storage.NotStored:
+        """Why a message was not stored."""
+        return await anyio.to_thread.run_sync(lambda: storage.what_prevents(self._config, self._path()))
+
+    def _path(self) -> Path | None:
+        # Found once, it stays there; only whether it can be written may change.
+        if self._written is None or not self._written.exists():
+            self._written = paths.find(self._session_id, self._config)
+        return self._written
+
     def _find(self, message_id: str) -> bool:
         path = paths.find(self._session_id, self._config)
-        return path is not None and ids.contains(path, message_id)
+        try:
+            return path is not None and ids.contains(path, message_id)
+        except SessionNotFound:
+            # Deleted since it was found, by whomever: nothing of it is there.
+            return False

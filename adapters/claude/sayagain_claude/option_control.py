@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import anyio
-import anyio.abc
 
 from sayagain.errors import InvalidParams, RuntimeFault
 from sayagain.runtime import RuntimeEvent, Update
 from sayagain_claude.control import ControlRefused
 from sayagain_claude.options import MODE, Options
 from sayagain_claude.process import ClaudeProcess
+from sayagain_claude.tasks import SessionTasks
 
 __all__ = ["OptionControl"]
 
@@ -32,7 +32,7 @@ class OptionControl:
         options: Options,
         *,
         emit: Callable[[Iterable[RuntimeEvent]], Awaitable[None]],
-        tasks: anyio.abc.TaskGroup,
+        tasks: SessionTasks,
         patience: float,
     ) -> None:
         self._session_id = session_id

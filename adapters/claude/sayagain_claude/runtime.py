@@ -19,6 +19,7 @@ from sayagain.identity import new_session_id
 from sayagain.runtime import HistoryEntry, RuntimeCapabilities, SessionPage, SessionSetup
 from sayagain_claude.account import auth_methods, auth_status
 from sayagain_claude.choices import first_choices
+from sayagain_claude.command import check_setup
 from sayagain_claude.executable import find_executable
 from sayagain_claude.history import history
 from sayagain_claude.options import Choices, Options, bypass_possible
@@ -114,6 +115,7 @@ class ClaudeRuntime:
         """
         path = await self._path(session_id)
         new_id = new_session_id()
+        await anyio.to_thread.run_sync(check_setup, setup)
         await anyio.to_thread.run_sync(copying.fork, path, session_id, new_id)
         session = await self._session(new_id, setup, path)
         session.warm_up()
@@ -170,7 +172,11 @@ class ClaudeRuntime:
     async def message_ids(self, session_id: str) -> Set[str]:
         """A search of the raw transcript for ids alone."""
         path = await anyio.to_thread.run_sync(paths.find, session_id, self._config)
-        return set() if path is None else await anyio.to_thread.run_sync(ids.message_ids, path)
+        try:
+            return set() if path is None else await anyio.to_thread.run_sync(ids.message_ids, path)
+        except SessionNotFound:
+            # Deleted since it was found.
+            return set()
 
     async def _path(self, session_id: str) -> Path:
         path = await anyio.to_thread.run_sync(paths.find, session_id, self._config)
@@ -182,8 +188,7 @@ class ClaudeRuntime:
         """A session of this process; ``transcript`` is what it goes on from, when it does."""
 
         def read() -> Choices:
-            if not Path(setup.cwd).is_dir():
-                raise InvalidParams("cwd", "is no directory")
+            check_setup(setup)
             return first_choices(self._config, setup.cwd, transcript)
 
         known = await anyio.to_thread.run_sync(read)

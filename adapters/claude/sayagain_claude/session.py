@@ -34,6 +34,7 @@ from sayagain_claude.options import Options
 from sayagain_claude.patience import Patience
 from sayagain_claude.process import ClaudeProcess
 from sayagain_claude.questions import Questions
+from sayagain_claude.tasks import SessionTasks
 from sayagain_claude.transcripts import paths
 from sayagain_claude.transcripts.listing import session_title
 from sayagain_claude.translate.live import LiveTranslator
@@ -65,11 +66,11 @@ class ClaudeSession:
     ) -> None:
         self._session_id = session_id
         self._patience = patience
-        self._tasks = tasks
+        self._tasks = SessionTasks(tasks, self._fail)
         self._turns = Turns(session_id)
         self._translator = LiveTranslator(session_id, setup.cwd)
         self._beside = Beside(session_id, env, self._translator.tasks, self._emit)
-        self._options = OptionControl(session_id, options, emit=self._emit, tasks=tasks, patience=patience.answer)
+        self._options = OptionControl(session_id, options, emit=self._emit, tasks=self._tasks, patience=patience.answer)
         self._questions = Questions(session_id, setup, self._translator, self._options, self._emit)
         config = paths.config_dir(env)
         self._landing = Landing(session_id, config, stored=stored)
@@ -80,7 +81,7 @@ class ClaudeSession:
             env=env,
             config=config,
             patience=patience,
-            tasks=tasks,
+            tasks=self._tasks,
             read=self._read,
             started=self._started,
         )
@@ -94,6 +95,8 @@ class ClaudeSession:
         self._unwritten: str | None = None
         # Messages that a withdraw waits for, until they are taken back.
         self._withdrawing: set[str] = set()
+        # Why the process is ended: it runs what it could not store.
+        self._not_stored: RuntimeFault | None = None
         self._send_events, self._receive_events = anyio.create_memory_object_stream[RuntimeEvent](EVENTS)
         # The background list is known from the beginning: a resume tells it too (UPD-8).
         self._send_events.send_nowait(self._beside.stamped(Foreground(session_id, "idle")))
@@ -185,6 +188,11 @@ class ClaudeSession:
                 await self._died(f"Claude Code ended ({status})")
 
     async def _frame(self, process: ClaudeProcess, frame: Mapping[str, Any]) -> None:
+        if self._not_stored is not None:
+            # What is left in the pipe of a process that was ended is of work that nobody will know.
+            return
+        if self._turns.runs_without_row(frame) and not await self._landed_or_ended(process):
+            return
         match frame.get("type"):
             case "control_request":
                 await self._questions.asked(process, frame)
@@ -212,6 +220,26 @@ class ClaudeSession:
         if frame.get("type") in ("system", "user") and await self._beside.after():
             self._tasks.start_soon(self._beside.watch)
 
+    async def _landed_or_ended(self, process: ClaudeProcess) -> bool:
+        """Claude Code runs a message of which no row was seen: unless there is one, it must not go on (KEY-3)."""
+        message_id = self._turns.submitted
+        assert message_id is not None
+        try:
+            if self._turns.own_turn:
+                found = await self._landing.has(message_id)
+            else:
+                found = await self._landing.gets(message_id, alive=lambda: self._host.process is not None)
+            cause = None if found else await self._landing.what_prevents()
+        except RuntimeFault as error:
+            cause = error
+        if cause is None:
+            await self._emit(self._turns.stored())
+            return True
+        self._not_stored = cause
+        await process.kill()
+        logger.warning("Claude Code was ended before it ran what it had not stored: %s", cause)
+        return False
+
     async def _settle(self, *, rejecting: bool, error: SayagainError | None = None) -> None:
         """Look for the submitted message in the transcript itself; ``rejecting`` when it comes no more."""
         message_id = self._turns.submitted
@@ -232,16 +260,17 @@ class ClaudeSession:
 
     async def _died(self, detail: str) -> None:
         """The process is gone, so the transcript is final: it says what became of the message."""
+        cause, self._not_stored = self._not_stored, None
         await self._questions.withdraw_all()
         try:
-            await self._settle(rejecting=True, error=RuntimeDied(f"{detail} before the message was stored"))
+            await self._settle(rejecting=True, error=cause or RuntimeDied(f"{detail} before the message was stored"))
         except RuntimeFault as error:
             # Nobody can tell: the answer is an error, and a retry will read again before it submits.
             await self._emit(self._turns.refused(error))
         await self._beside.ending()
         stopped = self._turns.cancelling or self._host.closed
         await self._emit(self._translator.close_calls("cancelled" if stopped else "failed"))
-        await self._emit(self._turns.died(RuntimeDied(detail)))
+        await self._emit(self._turns.died(cause or RuntimeDied(detail)))
         await self._beside.after()
 
     async def _emit(self, events: Iterable[RuntimeEvent]) -> None:
@@ -263,6 +292,7 @@ class ClaudeSession:
         self._unwritten = message_id
         try:
             await self.own()
+            await self._landing.check_room()
             async with self._host.lifecycle:
                 if message_id in self._burnt:
                     await self._host.end()
@@ -407,6 +437,12 @@ class ClaudeSession:
                 await self._host.end()
                 await self._host.release()
             self._send_events.close()
+
+    async def _fail(self) -> None:
+        """Nobody knows any more what state this is in: the end of the events ends the session."""
+        self._send_events.close()
+        if (process := self._host.process) is not None:
+            await process.kill()
 
     async def _stop(self) -> None:
         process = self._host.process

@@ -42,6 +42,7 @@ class Turns:
         self._active = False
         self._cancelling = False
         self._started = False
+        self._own_turn = False
         self._refusal: str | None = None
         self.submitted: str | None = None
 
@@ -65,10 +66,16 @@ class Turns:
         """Whether the CLI said that the submitted message is not kept: no row of it comes any more."""
         return self._refusal is not None
 
+    @property
+    def own_turn(self) -> bool:
+        """Whether the submitted message began its turn; rows of one that a running turn took up lag behind."""
+        return self._own_turn
+
     def submit(self, message_id: str) -> None:
         """A message is about to be written."""
         assert self.submitted is None
         self.submitted = message_id
+        self._own_turn = False
         self._started = False
         self._refusal = None
 
@@ -109,6 +116,15 @@ class Turns:
             return frame.get("state") == "cancelled" or (self._started and frame.get("state") == "completed")
         return self._started and frame.get("subtype") == "session_state_changed" and frame.get("state") == "idle"
 
+    def runs_without_row(self, frame: Mapping[str, Any]) -> bool:
+        """Whether this frame says that the model is being asked about a message of which no row was seen.
+
+        Rows are written and mirrored before that (measured, with ``CLAUDE_CODE_EAGER_FLUSH``), but when they could not
+        be written the turn goes on all the same. A prompt that a hook blocks asks no model.
+        """
+        requesting = frame.get("subtype") == "status" and frame.get("status") == "requesting"
+        return requesting and not self.blocked and self._names_submitted(frame)
+
     def stored(self) -> Iterator[RuntimeEvent]:
         """The submitted message is stored."""
         if self.submitted is not None:
@@ -135,11 +151,17 @@ class Turns:
         if not self._active:
             yield Foreground(self._session_id, "idle")
 
+    def _names_submitted(self, frame: Mapping[str, Any]) -> bool:
+        ids: object = frame.get("user_message_uuids")
+        return self.submitted is not None and isinstance(ids, list) and self.submitted in ids
+
     def _is_submitted(self, row: Mapping[str, Any]) -> bool:
         return self.submitted in row_message_ids(row)
 
     def _system(self, frame: Mapping[str, Any]) -> Iterator[RuntimeEvent]:
         subtype = frame.get("subtype")
+        if subtype == "init":
+            self._own_turn = self._own_turn or self._names_submitted(frame)
         if subtype == "session_state_changed":
             yield from self._state(frame.get("state"))
         elif subtype == "init" and not self._active:
