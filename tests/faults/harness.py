@@ -25,10 +25,11 @@ import anyio.abc
 import psutil
 
 from sayagain.testing.claude_process import find_claude
-from sayagain.testing.messages_api import MessagesService, serve_messages
+from sayagain.testing.messages_api import serve_messages
 from sayagain.testing.messages_request import Asked
 from sayagain.testing.messages_script import Hold, Reply, ScriptLike, Text, ToolUse
-from support_checker import Connection, Evidence, Line, Violation, check, read_transcript
+from sayagain.testing.stand_in import StandIn
+from support_checker import Connection, Evidence, Line, Stored, Violation, check, read_transcript
 from support_claude import claude_environment
 from support_wire import Wire, prompt_params
 
@@ -239,9 +240,14 @@ class Agent:
 
 
 class Rig:
-    """Where the agents of one run live."""
+    """Where the agents of one run live. What is particular to Claude Code is in what a subclass may replace."""
 
-    def __init__(self, folder: Path, service: MessagesService) -> None:
+    runtime = "claude"
+    home = "CLAUDE_CONFIG_DIR"
+    """The variable by which every process of a rig is known: its value is the rig's alone."""
+    agents: type[Agent] = Agent
+
+    def __init__(self, folder: Path, service: StandIn[Any]) -> None:
         self.folder = folder
         self.service = service
         self.cwd = str(folder / "project")
@@ -255,16 +261,20 @@ class Rig:
         os.mkfifo(folder / "tool")
         self._tool = os.open(folder / "tool", os.O_RDWR | os.O_NONBLOCK)
         self._socket = folder / "control"
-        executable = folder / "claude"
+        self.config = folder / "config"
+        extra = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+        self.env = self.environment(**extra)
+        self._agents: dict[int, Agent] = {}
+
+    def environment(self, **extra: str) -> dict[str, str]:
+        """What an agent is started with."""
+        executable = self.folder / "claude"
         words = (sys.executable, "-I", "-S", Path(__file__).with_name("held_claude.py"), self._socket, find_claude())
         executable.write_text(
             "#!/bin/sh\nexec " + " ".join(f"'{word}'" for word in words) + ' "$@"\n', encoding="utf-8"
         )
         executable.chmod(0o755)
-        self.config = folder / "config"
-        extra = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-        self.env = claude_environment(folder, service, CLAUDE_CODE_EXECUTABLE=str(executable), **extra)
-        self._agents: dict[int, Agent] = {}
+        return claude_environment(self.folder, self.service, CLAUDE_CODE_EXECUTABLE=str(executable), **extra)
 
     # Agents.
 
@@ -280,7 +290,7 @@ class Rig:
         pipes = Pipes(our_write, our_read, connection)
         with self.log.open("ab") as log:
             process = await anyio.open_process(
-                [sys.executable, "-m", "sayagain", "claude", "--log-level", "debug"],
+                [sys.executable, "-m", "sayagain", self.runtime, "--log-level", "debug"],
                 stdin=their_read,
                 stdout=their_write,
                 stderr=log,
@@ -289,7 +299,7 @@ class Rig:
         os.close(their_read)
         os.close(their_write)
         wire = Wire(pipes)
-        agent = self._agents[process.pid] = Agent(process, pipes, wire)
+        agent = self._agents[process.pid] = self.agents(process, pipes, wire)
         async with process, anyio.create_task_group() as readers:
             readers.start_soon(wire.run)
             try:
@@ -360,7 +370,7 @@ class Rig:
             with suppress(psutil.Error, OSError):
                 if process.status() == psutil.STATUS_ZOMBIE:
                     continue
-                if process.environ().get("CLAUDE_CONFIG_DIR") == self.env["CLAUDE_CONFIG_DIR"]:
+                if process.environ().get(self.home) == self.env[self.home]:
                     found.append(process)
         return found
 
@@ -378,8 +388,11 @@ class Rig:
         if key is not None:
             self.keys.add(key)
 
+    def stored(self) -> dict[str, list[Stored]]:
+        """The user messages in the runtime's own record, by session."""
+        return {path.stem: read_transcript(path) for path in self.config.glob("projects/*/*.jsonl")}
+
     def evidence(self) -> Evidence:
-        sessions = {path.stem: path for path in self.config.glob("projects/*/*.jsonl")}
         asked = [
             line for asked in self.service.requests if asked.kind == "turn" for line in asked.newest_text.splitlines()
         ]
@@ -387,7 +400,7 @@ class Rig:
         return Evidence(
             connections=self.connections,
             calls={text: count for text, count in calls.items() if count},
-            stored={session_id: read_transcript(path) for session_id, path in sessions.items()},
+            stored=self.stored(),
             keys=sorted(self.keys),
             logs=self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else "",
             probes=self.probes,

@@ -13,7 +13,7 @@ import anyio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from faults.points import POINTS
-from soak.run import Result, carry_out
+from soak.run import RIGS, Result, carry_out
 from soak.schedule import RANDOM, schedule
 
 __all__ = ["main"]
@@ -21,30 +21,36 @@ __all__ = ["main"]
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--runs", type=int, default=200, help="default: %(default)s")
+    parser.add_argument("--runtime", choices=RIGS, action="append", help="repeatable; default: all of them")
+    parser.add_argument("--runs", type=int, default=200, help="of each runtime; default: %(default)s")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first run; the next ones count on")
-    parser.add_argument("--only", choices=[*POINTS, "random"], help="one point, or random instants alone")
+    parser.add_argument("--only", choices=[*POINTS, "random"], help="one point (of Claude Code), or random instants")
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side; default: %(default)s")
     options = parser.parse_args()
     only = RANDOM if options.only == "random" else options.only
+    runtimes = options.runtime or list(RIGS)
+    if only not in (None, RANDOM):
+        runtimes = [runtime for runtime in runtimes if runtime == "claude"]
     started = time.monotonic()
     results: list[Result] = []
 
     async def run_all() -> None:
         limit = anyio.CapacityLimiter(options.jobs)
 
-        async def one(seed: int) -> None:
+        async def one(runtime: str, seed: int) -> None:
             async with limit:
-                result = await carry_out(schedule(seed, only))
+                result = await carry_out(schedule(seed, only if runtime == "claude" else RANDOM), runtime)
             results.append(result)
             for violation in result.violations:
-                print(f"seed {seed}: {violation}", flush=True)
+                print(f"{runtime}, seed {seed}: {violation}", flush=True)
             if len(results) % 20 == 0:
-                print(f"{len(results)} of {options.runs} runs, {time.monotonic() - started:.0f} s", flush=True)
+                all_ = options.runs * len(runtimes)
+                print(f"{len(results)} of {all_} runs, {time.monotonic() - started:.0f} s", flush=True)
 
         async with anyio.create_task_group() as tasks:
             for seed in range(options.seed, options.seed + options.runs):
-                tasks.start_soon(one, seed)
+                for runtime in runtimes:
+                    tasks.start_soon(one, runtime, seed)
 
     try:
         anyio.run(run_all)
@@ -63,9 +69,11 @@ def report(results: list[Result], seed: int, only: str | None, seconds: float) -
     print(f"{sum(len(result.violations) for result in broken)} violations")
     for result in broken:
         for violation in result.violations:
-            print(f"  seed {result.schedule.seed}: {violation}")
-        extra = f" --only {only}" if only else ""
-        print(f"    again: python -m tests.soak --runs 1 --seed {result.schedule.seed}{extra}")
+            print(f"  {result.runtime}, seed {result.schedule.seed}: {violation}")
+        extra = f" --only {'random' if only == RANDOM else only}" if only else ""
+        print(
+            f"    again: python -m tests.soak --runtime {result.runtime} --runs 1 --seed {result.schedule.seed}{extra}"
+        )
     return 1 if broken else 0
 
 

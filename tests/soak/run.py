@@ -1,11 +1,11 @@
-"""One run: its schedule is carried out on the real Claude Code, and the checker judges what was seen."""
+"""One run: its schedule is carried out on a real runtime, and the checker judges what was seen."""
 
 from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ import anyio
 from faults.faulty import FAULTS, Case, insist, probe, strike
 from faults.harness import Agent, Rig, rig
 from faults.points import POINTS
+from soak.codex import codex_rig
 from soak.schedule import RANDOM, Phase, Prompt, Schedule, Step, Strike
 from support_checker import Violation, retries_answered
 from support_wire import WireError
@@ -29,14 +30,19 @@ GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 @dataclass
 class Result:
     schedule: Schedule
+    runtime: str = "claude"
     violations: list[Violation] = field(default_factory=list[Violation])
     strikes: Counter[str] = field(default_factory=Counter[str])
     retries: int = 0
 
 
-async def carry_out(schedule: Schedule) -> Result:
-    result = Result(schedule)
-    async with rig() as place:
+RIGS: Mapping[str, Callable[[], AbstractAsyncContextManager[Rig]]] = {"claude": rig, "codex": codex_rig}
+"""By runtime. Named points are Claude Code's: it alone can be stopped at a frame."""
+
+
+async def carry_out(schedule: Schedule, runtime: str = "claude") -> Result:
+    result = Result(schedule, runtime)
+    async with RIGS[runtime]() as place:
         try:
             with anyio.fail_after(LONGEST):
                 if schedule.point == RANDOM:
