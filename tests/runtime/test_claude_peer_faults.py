@@ -345,3 +345,49 @@ class TestMissingSubagent:
             assert list(entities(second.wire.updates(session_id)).values()) == ["Delegate", "It is done."]
             marker = second.wire.update_index(session_id, "replay_complete")
             assert second.wire.update_index(session_id, "notice") > marker
+
+
+class TestBackgroundOutlivesACancel:
+    """What a cancel of the turn stops is the turn (CAN-1)."""
+
+    @pytest.fixture
+    def script(self) -> Script:
+        command = bash("until [ -e gate ]; do sleep 0.05; done", run_in_background=True)
+        child = ToolUse(task("Child, look").name, {**task("Child, look").input, "run_in_background": True})
+        return Script(
+            [
+                Step("Child, look", [[Text("I "), Hold("child"), Text("looked.")]]),
+                Step("Command", [[command], [Text("Started "), Hold("talk"), Text("never said")]]),
+                Step("Subagent", [[child], [Text("Started "), Hold("talk"), Text("never said")]]),
+            ]
+        )
+
+    @pytest.mark.parametrize("kind", ["Command", "Subagent"])
+    async def test_a_cancelled_turn_leaves_the_background_alone(
+        self, agent: AgentProcess, service: MessagesService, cwd: str, kind: str
+    ) -> None:
+        allow(agent.wire)
+
+        def listed() -> list[Any]:
+            return list(agent.wire.updates(session_id, "state_update")[-1]["background"])
+
+        session_id = await agent.wire.new(cwd)
+        await agent.wire.prompt(session_id, kind)
+        await agent.wire.until(lambda: "Started " in entities(agent.wire.updates(session_id)).values())
+        await agent.wire.until(listed)
+        before = listed()
+        await agent.wire.notify("session/cancel", {"sessionId": session_id})
+        await agent.wire.until(lambda: agent.wire.states(session_id)[-1] == "idle:cancelled")
+        assert listed() == before
+        Path(cwd, "gate").touch()
+        service.release("child")
+        # It comes to its end, which the model is told in a turn of its own.
+        await agent.wire.until(lambda: "Done." in entities(agent.wire.updates(session_id)).values())
+        await agent.wire.until(lambda: not listed())
+        if kind == "Subagent":
+            child_id = agent.wire.updates(session_id, "subagent_update")[0]["sessionId"]
+            assert agent.wire.states(child_id)[-1] == "idle:end_turn"
+            assert list(entities(agent.wire.updates(child_id)).values()) == ["Child, look", "I looked."]
+        else:
+            (ended,) = [u["exitStatus"] for u in agent.wire.updates(session_id) if u.get("exitStatus")]
+            assert ended == {"exitCode": 0}

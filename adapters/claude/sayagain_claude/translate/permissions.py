@@ -12,7 +12,7 @@ from sayagain_claude.translate import diffs
 from sayagain_claude.translate.blocks import Block, Json, as_list, as_mapping, as_text, fenced
 from sayagain_claude.translate.harness import DECLINED, DISMISSED, IN_CHAT
 from sayagain_claude.translate.notebooks import edited_notebook
-from sayagain_claude.translate.tools import absolute_path, started, tool_kind
+from sayagain_claude.translate.tools import absolute_path, mcp_name, started, tool_kind
 
 __all__ = [
     "answered_questions",
@@ -148,7 +148,8 @@ def _title(name: str, call_title: str) -> str:
         return call_title
     if tool_kind(name) == "execute":
         return f"Run {call_title}?"
-    return f"{call_title}?" if tool_kind(name) != "other" else f"Allow {call_title}?"
+    # A title that is a mere name says nothing of what is done.
+    return f"Allow {call_title}?" if call_title == name or mcp_name(name) else f"{call_title}?"
 
 
 def _options(name: str, request: Json, input_: object, modes: Sequence[str]) -> list[Block]:

@@ -180,6 +180,8 @@ _TOOLS: Final[dict[str, _Tool]] = {
     "ToolSearch": _Tool("search", _named("Search tools:", "query")),
     "WebFetch": _Tool("fetch", _named("Fetch", "url"), content=_text_of("prompt")),
     "WebSearch": _Tool("fetch", _named("Search the web:", "query")),
+    # No tool: what the sandbox asks for a command that wants to reach a host (code).
+    "SandboxNetworkAccess": _Tool("fetch", _named("Connect to", "host")),
     "Agent": _Tool("think", _field("Subagent", "description")),
     "Task": _Tool("think", _field("Subagent", "description")),
     "SendMessage": _Tool("think", _field("Message to a subagent", "summary"), content=_text_of("message")),
