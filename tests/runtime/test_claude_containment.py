@@ -11,11 +11,14 @@ from typing import Any
 import anyio
 import psutil
 import pytest
+from anyio.lowlevel import checkpoint
 
 from sayagain.errors import RuntimeFault
 from sayagain.runtime import Foreground, Inserted, Rejected, RuntimeEvent, SessionSetup, Update
 from sayagain.testing.messages_api import MessagesService
 from sayagain.testing.messages_script import Hold, Script, Step, Text
+from sayagain_claude import session as session_module
+from sayagain_claude.patience import Patience
 from sayagain_claude.runtime import ClaudeRuntime
 from sayagain_claude.session import ClaudeSession
 from sayagain_claude.transcripts import paths
@@ -27,7 +30,8 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def script() -> Script:
-    return Script([Step("Wait", [[Text("I begin "), Hold("held")]])])
+    flood = Text("x" * 20_000, chunk=10)
+    return Script([Step("Wait", [[Text("I begin "), Hold("held")]]), Step("Flood", [[flood, Hold("held")]])])
 
 
 @pytest.fixture
@@ -117,12 +121,15 @@ class Listener:
         self.session = session
         self.seen: list[RuntimeEvent] = []
         self.ended = False
+        self.slow = anyio.Event()
+        self.slow.set()
         self._news = anyio.Event()
 
     async def run(self) -> None:
         async for event in self.session.events():
             self.seen.append(event)
             self._news.set()
+            await self.slow.wait()
         self.ended = True
         self._news.set()
 
@@ -247,6 +254,37 @@ async def test_a_transcript_that_goes_while_it_is_read_holds_no_message(
             await end_process(session)
             await listener.until_rejected(message_id(2))
             await session.close()
+
+
+async def test_a_client_that_reads_slowly_is_no_hung_process(
+    runtime: ClaudeRuntime, cwd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "EVENTS", 2)
+    session = await runtime.new(SessionSetup(cwd))
+    patience = session._patience
+    async with anyio.create_task_group() as tasks:
+        listener = Listener(session)
+        tasks.start_soon(listener.run)
+        await session.submit(message_id(1), text("Flood"))
+        await listener.until_text()
+        listener.slow = anyio.Event()
+        while not session._send_events.statistics().tasks_waiting_send:
+            await checkpoint()
+        process = session._host.process
+        session._patience = Patience(answer=0)
+        async with anyio.create_task_group() as slow:
+            slow.start_soon(session.interrupt)
+            await anyio.wait_all_tasks_blocked()
+            assert session._host.process is process is not None
+            assert not session._host._gone.is_set()
+            slow.cancel_scope.cancel()
+        session._patience = patience
+        listener.slow.set()
+        await session.interrupt()
+        await listener.until_idle()
+        assert session._host.process is process
+        await session.close()
+    assert [e.stop_reason for e in listener.seen if isinstance(e, Foreground) and e.stop_reason] == ["cancelled"]
 
 
 async def end_process(session: ClaudeSession) -> None:

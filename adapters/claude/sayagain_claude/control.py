@@ -11,12 +11,13 @@ The CLI sends requests in the same form (``can_use_tool``) and takes them back w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
 
-from sayagain.errors import RuntimeDied, RuntimeFault, RuntimeTimeout
+from sayagain.errors import RuntimeDied, RuntimeFault
 
 __all__ = ["ControlRefused", "PendingControl", "control_request", "error_response", "success_response", "user_frame"]
 
@@ -67,27 +68,24 @@ class PendingControl:
         self._last = 0
         self._pending: dict[str, _Pending] = {}
 
-    def open(self) -> str:
-        """A new request's id."""
+    @contextmanager
+    def opened(self) -> Iterator[str]:
+        """A new request's id, which is waited for as long as this is open."""
         self._last += 1
         request_id = f"sayagain-{self._last}"
         self._pending[request_id] = _Pending()
-        return request_id
-
-    async def result(self, request_id: str, *, patience: float) -> Mapping[str, Any]:
-        """The answer's ``response``, within ``patience`` seconds.
-
-        Raises :class:`ControlRefused`, :class:`~sayagain.errors.RuntimeTimeout`, or
-        :class:`~sayagain.errors.RuntimeDied` when the process ends first.
-        """
-        pending = self._pending[request_id]
         try:
-            with anyio.fail_after(patience):
-                await pending.done.wait()
-        except TimeoutError:
-            raise RuntimeTimeout from None
+            yield request_id
         finally:
             del self._pending[request_id]
+
+    async def result(self, request_id: str) -> Mapping[str, Any]:
+        """The answer's ``response``.
+
+        Raises :class:`ControlRefused`, or :class:`~sayagain.errors.RuntimeDied` when the process ends first.
+        """
+        pending = self._pending[request_id]
+        await pending.done.wait()
         if isinstance(pending.outcome, RuntimeFault):
             raise pending.outcome
         return pending.outcome

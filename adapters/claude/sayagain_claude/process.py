@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Mapping
+from math import inf
 from typing import Any, Final
 
 import anyio
 
-from sayagain.errors import RuntimeDied, RuntimeTimeout
+from sayagain.errors import RuntimeDied
 from sayagain.processes.spawn import ExitStatus, GuardedProcess
 from sayagain.protocol.codec import dumps, loads
 from sayagain.protocol.lines import LineSplitter, TooLong
+from sayagain_claude.clock import Clock
 from sayagain_claude.control import PendingControl, control_request
 
 __all__ = ["MAX_FRAME", "MIRROR", "ClaudeProcess"]
@@ -31,6 +33,7 @@ class ClaudeProcess:
     def __init__(self, process: GuardedProcess) -> None:
         self._process = process
         self._control = PendingControl()
+        self._clock = Clock()
         self._write_lock = anyio.Lock()
         self._ended = anyio.Event()
         self.awaited: bytes | None = None
@@ -48,7 +51,9 @@ class ClaudeProcess:
             async for chunk in self._process.stdout:
                 for line in splitter.feed(chunk):
                     if isinstance(line, TooLong):
+                        self._clock.stop()
                         yield line
+                        self._clock.go()
                         continue
                     if line.startswith(MIRROR) and (self.awaited is None or self.awaited not in line):
                         continue
@@ -58,15 +63,24 @@ class ClaudeProcess:
                     if frame.get("type") == "control_response":
                         self._control.answer(frame)
                     else:
+                        # What is done with it may have to wait for a client.
+                        self._clock.stop()
                         yield frame
+                        self._clock.go()
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             pass
         finally:
+            self._clock.go()
             self._ended.set()
             self._control.end()
 
-    async def send(self, frame: Mapping[str, Any]) -> None:
-        """Write a frame; raises :class:`~sayagain.errors.RuntimeDied` when the process no longer reads."""
+    async def send(self, frame: Mapping[str, Any], *, patience: float = inf) -> None:
+        """Write a frame; raises :class:`~sayagain.errors.RuntimeDied` when the process is gone, and
+        :class:`~sayagain.errors.RuntimeTimeout` when it does not read for ``patience`` seconds.
+        """
+        await self._clock.within(patience, self._write(frame))
+
+    async def _write(self, frame: Mapping[str, Any]) -> None:
         line = dumps(frame) + b"\n"
         async with self._write_lock:
             try:
@@ -77,17 +91,17 @@ class ClaudeProcess:
     async def request(self, request: Mapping[str, Any], *, patience: float) -> Mapping[str, Any]:
         """Send a control request and wait for its answer; raises like :meth:`PendingControl.result`.
 
-        The patience covers the writing too: a stopped process does not read.
+        The patience, in seconds, covers the writing too: a stopped process does not read. Time in which its output is
+        left unread does not count.
         """
-        request_id = self._control.open()
-        if self._ended.is_set():
-            self._control.end()
-        try:
-            with anyio.fail_after(patience):
-                await self.send(control_request(request_id, request))
-        except TimeoutError:
-            raise RuntimeTimeout from None
-        return await self._control.result(request_id, patience=patience)
+        with self._control.opened() as request_id:
+            if self._ended.is_set():
+                self._control.end()
+            return await self._clock.within(patience, self._exchange(request_id, request))
+
+    async def _exchange(self, request_id: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        await self._write(control_request(request_id, request))
+        return await self._control.result(request_id)
 
     async def finish(self, *, patience: float) -> ExitStatus:
         """End of input, so that it stores what it has; after ``patience`` seconds it is killed."""

@@ -309,9 +309,8 @@ class ClaudeSession:
             self._unwritten = None
         await self._name(content)
         try:
-            with anyio.fail_after(self._patience.answer):
-                await process.send(frame)
-        except TimeoutError:
+            await process.send(frame, patience=self._patience.answer)
+        except RuntimeTimeout:
             await process.kill()
         except RuntimeDied:
             pass
