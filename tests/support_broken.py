@@ -147,6 +147,40 @@ class NoMessageId(Fault):
         return [without(m, "messageId")] if kind(m) == "agent_message_chunk" else [m]
 
 
+class Once(Fault):
+    """The first answer of its kind is an error."""
+
+    done = False
+
+    def agent(self, m: Message) -> Iterable[Message | str]:
+        asked = self.asked(m)
+        if self.done or "result" not in m or not self.wanted(asked):
+            return [m]
+        self.done = True
+        return [failing(m)]
+
+    def wanted(self, asked: Message) -> bool:
+        raise NotImplementedError
+
+
+@trips("session-new")
+class NoSession(Once):
+    def wanted(self, asked: Message) -> bool:
+        return asked["method"] == "session/new"
+
+
+@trips("prompt-inserted")
+class NoPrompt(Once):
+    def wanted(self, asked: Message) -> bool:
+        return asked["method"] == "session/prompt"
+
+
+@trips("session-resume")
+class NoResume(Once):
+    def wanted(self, asked: Message) -> bool:
+        return asked["method"] == "session/resume" and self.resumed(session(asked))
+
+
 @trips("session-relative-cwd")
 class RelativeCwd(Fault):
     def client(self, m: Message) -> Iterable[Message]:
@@ -291,7 +325,7 @@ class Races(Forgets):
 @trips("key-reconnected")
 class ForgetsConnections(Forgets):
     def forgotten(self, m: Message, before: list[Prompt], first: Prompt) -> bool:
-        return not self.here(first) and not self.killed
+        return not self.here(first) and not self.killed and len(before) == 1
 
 
 @trips("key-restarted")
@@ -328,6 +362,12 @@ class ForgetsHeld(Forgets):
 class ForgetsFolded(Forgets):
     def forgotten(self, m: Message, before: list[Prompt], first: Prompt) -> bool:
         return len(before) == 3 and self.here(first) and first is before[1]
+
+
+@trips("key-compacted")
+class ForgetsCompacted(Forgets):
+    def forgotten(self, m: Message, before: list[Prompt], first: Prompt) -> bool:
+        return any(prompt.text == "/compact" for prompt in before)
 
 
 @trips("key-after-error")
@@ -574,6 +614,15 @@ class WrongOrder(Replays):
         if held is None:
             return [m]
         return [m, held] if kind(m) == "agent_message" else [held, m]
+
+
+@trips("replay-compacted")
+class TellsSummary(Replays):
+    def replayed(self, m: Message, session_id: str) -> Iterable[Message | str]:
+        compacted = any(prompt.text == "/compact" for prompt in self.before(m))
+        return (
+            [] if kind(m) == "user_message" and compacted and self.told == 0 and self.replays[session_id] == 1 else [m]
+        )
 
 
 @trips("replay-ids")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -12,7 +12,7 @@ from sayagain.check import wire
 from sayagain.check.launch import CommandLauncher
 from sayagain.check.model import Status
 from sayagain.check.runner import Report, run_checks
-from support_check import Stage
+from support_check import Fault, Message, PlayedLauncher, Stage
 
 
 async def report_on(program: str, *, patience: float = 30.0) -> Report:
@@ -73,6 +73,20 @@ for line in sys.stdin:
 async def test_one_that_answers_nonsense() -> None:
     report = await report_on(HOSTILE, patience=0.3)
     assert "initialize" in report.trouble
+
+
+async def test_one_that_wants_a_sign_in() -> None:
+    stage = Stage()
+    report = await run_checks(PlayedLauncher(stage, _SignedOut()), stage)
+    assert report.failed
+    assert "sign in" in report.trouble
+
+
+class _SignedOut(Fault):
+    def agent(self, m: Message) -> Iterable[Message | str]:
+        if self.asked(m).get("method") == "session/new" and "result" in m:
+            return [{"jsonrpc": "2.0", "id": m["id"], "error": {"code": -32000, "message": "Authentication required"}}]
+        return [m]
 
 
 async def test_one_of_another_version() -> None:

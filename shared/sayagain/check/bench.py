@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import anyio.abc
@@ -15,11 +15,20 @@ from sayagain.check.profiles import Profile
 from sayagain.check.trace import HISTORY, MARKER, Event, Message, Trace, as_mapping, told
 from sayagain.check.wire import AgentError, AgentWire, Call, Gone, Silent, text
 
-__all__ = ["Bench", "NoAgent", "Replay", "Session", "key_of"]
+__all__ = ["Bench", "NoAgent", "Replay", "Session", "key_of", "signed_in"]
+
+
+AUTH_REQUIRED: Final = -32000
 
 
 class NoAgent(Exception):
     """The agent does not start, or does not answer ``initialize``: nothing can be judged."""
+
+
+def signed_in(error: AgentError) -> None:
+    """Raises :class:`NoAgent` for an error that asks for a sign-in."""
+    if error.code == AUTH_REQUIRED:
+        raise NoAgent("the agent wants somebody to sign in first, or --runtime with a service of its own") from error
 
 
 @dataclass
@@ -61,7 +70,7 @@ class Replay:
 
 def key_of(token: str) -> str:
     """A key with as much chance in it as a UUID: tokens are made of random words of the run."""
-    return f"sayagain-check-key-{token}"
+    return f"key-of-{token}"
 
 
 class Bench:
@@ -193,6 +202,8 @@ class Bench:
         try:
             session_id = (await call.result()).get("sessionId")
         except (AgentError, Silent, Gone) as error:
+            if isinstance(error, AgentError):
+                signed_in(error)
             raise NotJudged(f"there is no session to try it in: {error}", call.sent, call.answer) from error
         if not isinstance(session_id, str):
             raise NotJudged("session/new was answered without a sessionId", call.sent, call.answer)
@@ -274,6 +285,8 @@ class Bench:
         try:
             message_id = (await call.result()).get("messageId")
         except (AgentError, Silent, Gone) as error:
+            if isinstance(error, AgentError):
+                signed_in(error)
             raise NotJudged(f"the first prompt was not inserted: {error}", call.sent, call.answer) from error
         if not isinstance(message_id, str):
             raise NotJudged("the prompt was answered without a messageId", call.sent, call.answer)

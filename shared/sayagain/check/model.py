@@ -59,6 +59,7 @@ class Feature(Enum):
     COUNT = "to count how often the model is asked"
     CHILD = "to make the agent delegate to a subagent"
     ASK = "to make the agent ask for a permission"
+    COMPACT = "to make the agent compact its context"
     SPOIL = "to make a stored session unreadable"
 
 

@@ -45,6 +45,7 @@ tr:first-child td { border-top: 0 }
 .broken { background: var(--card); border: 1px solid var(--edge); border-left: 4px solid var(--bad);
   border-radius: 8px; padding: 18px 20px; margin: 0 0 20px; overflow-x: auto }
 .broken.should { border-left-color: var(--warn) }
+.area { font-size: 18px; margin: 30px 0 2px } .why { max-width: 78ch; margin-bottom: 14px }
 .rule { font-size: 16px }
 .found { background: var(--tint); border-radius: 6px; padding: 8px 12px }
 details { margin-top: 8px } summary { cursor: pointer; color: var(--soft); font-size: 14px }
@@ -67,6 +68,22 @@ a { color: inherit }
 LONGEST: Final = 4000
 """Characters of a line of the wire that are shown."""
 
+WHY: Final = {
+    Area.BASE: "Clients are written against these rules. Where an agent has its own, each client needs a special case.",
+    Area.KEYS: "A client that lost the answer to a prompt sends it again with the same key. If a rule is broken, the "
+    "user's message is in the session twice, the model is paid twice, and every commit, deployment or mail of that "
+    "prompt happens twice. Or the client does not dare to send again, and the prompt is lost without a word.",
+    Area.KEY_VALUES: "A malformed key that is taken for none is a prompt without protection, and nobody learns of it.",
+    Area.CANCEL: "A user who takes a prompt back must be able to rely on it: work that runs all the same is work that "
+    "nobody watches.",
+    Area.REPLAY: "What a client shows after a reconnect is what the replay tells. What is missing or doubled here is "
+    "missing or doubled on the user's screen.",
+    Area.MARKER: "Without a marker in its right place, a client cannot tell a whole history from one that was cut off, "
+    "and may replace its good copy with a truncated one.",
+    Area.CHILDREN: "Each subagent session has a history of its own, and its client needs to know where that ends.",
+}
+"""What a broken rule of an area does to people."""
+
 _WORDS: Final = {"pass": "pass", "fail": "FAIL", "warn": "warn", "skipped": "skip"}
 
 
@@ -88,7 +105,10 @@ def page(report: Report, command: str, version: str) -> str:
         parts.append(f"<p class='found'><b class='fail'>The run was given up.</b> {escape(report.trouble)}</p>")
     if broken:
         parts.append("<h2>What is broken</h2>")
-        parts += [_broken(result) for result in broken]
+        for area in Area:
+            if here := [result for result in broken if result.check.area is area]:
+                parts.append(f"<h3 class='area'>{area.value}</h3><p class='why'>{WHY[area]}</p>")
+                parts += map(_broken, here)
     for area in Area:
         results = [result for result in report.results if result.check.area is area]
         if results:

@@ -18,13 +18,17 @@ __all__ = ["claude_profile"]
 
 _PRIVATE: Final = ("ANTHROPIC_", "CLAUDE")
 
+_SETTINGS: Final = '{"permissions": {"defaultMode": "default"}}'
+"""Some agents choose a mode that asks nobody where this is not set."""
+
 
 @asynccontextmanager
 async def claude_profile(folder: Path) -> AsyncGenerator[Profile]:
     """A service and an environment; works for every agent that runs ``claude`` with the environment it gets."""
     cwd = folder / "project"
-    for path in (cwd, folder / "home"):
+    for path in (cwd, folder / "home", folder / "config"):
         path.mkdir()
+    (folder / "config" / "settings.json").write_text(_SETTINGS, encoding="utf-8")
     async with serve_messages(_reply) as service:
         env = {name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE)}
         env |= {

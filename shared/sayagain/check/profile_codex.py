@@ -51,6 +51,8 @@ async def codex_profile(folder: Path) -> AsyncGenerator[Profile]:
             "HOME": str(folder / "home"),
             "CODEX_HOME": str(folder / "codex"),
             "SAYAGAIN_STATE_DIR": str(folder / "state"),
+            # Of codex-acp, whose own choice is a mode that asks nobody.
+            "INITIAL_AGENT_MODE": "read-only",
         }
         yield ServiceProfile("codex", service, env, cwd, frozenset(Feature) - {Feature.SPOIL})
 

@@ -70,6 +70,10 @@ class Profile(Protocol):
         """A prompt that makes the agent ask for a permission."""
         ...
 
+    def compacting(self) -> str:
+        """A prompt that makes the agent compact its context."""
+        ...
+
     async def asked(self, token: str) -> None:
         """Wait until the model was asked for the work of that prompt."""
         ...
@@ -117,6 +121,10 @@ class Texts:
     def asking(self, token: str) -> str:
         """See :meth:`Profile.asking`."""
         return f"[ask {token}] Touch a file."
+
+    def compacting(self) -> str:
+        """See :meth:`Profile.compacting`. A command of both runtimes."""
+        return "/compact"
 
 
 def asked_for(prompt: str) -> tuple[str, str]:

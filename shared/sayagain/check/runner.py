@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import anyio
 
-from sayagain.check.bench import Bench, NoAgent
+from sayagain.check.bench import Bench, NoAgent, signed_in
 from sayagain.check.launch import Launcher
 from sayagain.check.model import Check, Failed, NotJudged, Result, Status, Tier
 from sayagain.check.profiles import Profile
@@ -108,6 +108,7 @@ async def _one(bench: Bench, check: Check) -> Result:
         result.status, result.reason, result.lines = Status.SKIPPED, error.reason, error.events
         bench.unsound = isinstance(error.__cause__, Silent | Gone | TimeoutError)
     except AgentError as error:
+        signed_in(error)
         shown = [event for event in (error.call.sent, error.call.answer) if event is not None]
         result.status, result.reason, result.lines = Status.FAIL, str(error), shown
     except (Silent, Gone) as error:

@@ -137,6 +137,38 @@ async def _message_ids(bench: Bench) -> None:
             raise Failed("the update has no messageId", event)
 
 
+@BASE.must("session-new", SETUP, "session/new is answered with a sessionId.")
+async def _new(bench: Bench) -> None:
+    wire = await bench.wire()
+    call = await wire.begin("session/new", {"cwd": bench.cwd, "mcpServers": []})
+    session_id = (await call.result()).get("sessionId")
+    if not isinstance(session_id, str):
+        raise Failed("there is no sessionId", call.sent, call.answer)
+    bench.adopt(Session(session_id))
+
+
+@BASE.must("prompt-inserted", LIFECYCLE, "A prompt is answered with a messageId, and its work comes to an end.")
+async def _inserted(bench: Bench) -> None:
+    wire = await bench.wire()
+    session = await bench.new(wire)
+    call = await wire.begin("session/prompt", bench.prompt_params(session, bench.profile.plain(bench.token())))
+    if not isinstance((await call.result()).get("messageId"), str):
+        raise Failed("there is no messageId", call.sent, call.answer)
+    await wire.idle(session.session_id, call.sent)
+
+
+@BASE.must("session-resume", f"{SETUP}: Resuming", "A new process resumes a session of an old one, with its history.")
+async def _resume(bench: Bench) -> None:
+    wire = await bench.wire()
+    session = await bench.new(wire)
+    await bench.talk(wire, session)
+    await bench.end()
+    wire = await bench.wire()
+    call = await wire.begin("session/resume", bench.resume_params(session, replayFrom={"type": "start"}))
+    await call.result()
+    bench.adopt(session)
+
+
 @BASE.must("session-relative-cwd", f"{SETUP}: Working Directory", "A relative cwd is answered with -32602.")
 async def _relative(bench: Bench) -> None:
     wire = await bench.wire()

@@ -6,6 +6,7 @@ import anyio
 
 from sayagain.check.bench import Bench, Session
 from sayagain.check.model import Area, Failed, Feature, NotJudged, Source
+from sayagain.check.suite.replay import compacted
 from sayagain.check.suite.table import Table
 from sayagain.check.trace import Event, as_mapping
 from sayagain.check.wire import AgentError, AgentWire, Call
@@ -226,6 +227,24 @@ async def _two_during_work(bench: Bench) -> tuple[AgentWire, Session, str, tuple
     await bench.inserted(second)
     await bench.idle(wire, session, second)
     return wire, session, token, (message_id, first)
+
+
+@KEYS.must(
+    "key-compacted",
+    LASTING,
+    "A message that is still replayed is known by its key, also from before a compaction and after a restart.",
+    Feature.COMPACT,
+)
+async def _compacted(bench: Bench) -> None:
+    wire, session, talks, compaction = await compacted(bench)
+    token, message_id = talks[0]
+    if not await bench.copies(wire, session, token):
+        raise NotJudged("the message from before the compaction is not replayed (replay-compacted)", compaction.sent)
+    again = await wire.begin(
+        "session/prompt", bench.prompt_params(session, bench.profile.plain(token), bench.key(token))
+    )
+    await bench.same(compaction, again, message_id)
+    await bench.once(wire, session, token, compaction.sent, again.sent)
 
 
 @KEYS.must(

@@ -10,7 +10,7 @@ from sayagain.check.suite.table import Table
 from sayagain.check.trace import Event, Message, told
 from sayagain.check.wire import AgentWire, Call, Gone, Silent
 
-__all__ = ["NO_CURSOR", "REPLAY", "second_process", "streaming", "two_talks"]
+__all__ = ["NO_CURSOR", "REPLAY", "compacted", "second_process", "streaming", "two_talks"]
 
 REPLAY = Table(Area.REPLAY, Source.V2)
 
@@ -112,6 +112,44 @@ async def _clears(bench: Bench) -> None:
         first = message.events[0]
         if first.kind.endswith("_chunk"):
             raise Failed("a replayed message begins with a chunk", replay.call.sent, first)
+
+
+@REPLAY.should(
+    "replay-compacted",
+    CONTENTS,
+    "A compaction is for the model: what was said before it is still told to the user, and the summary is not told as "
+    "a message of theirs.",
+    Feature.COMPACT,
+)
+async def _compacted(bench: Bench) -> None:
+    wire, session, talks, compaction = await compacted(bench)
+    call = await bench.begin_replay(wire, session)
+    await call.result()
+    replay = await bench.replayed(session, call)
+    users = [message for message in replay.messages() if message.role == "user_message"]
+    for token, _ in talks:
+        if not any(token in message.text for message in users):
+            shown = [message.events[-1] for message in users]
+            raise Failed("what was said before the compaction is gone", compaction.sent, replay.call.sent, *shown)
+    strangers = [m for m in users if m.text.strip() and not any(t in m.text for t, _ in talks)]
+    strangers = [m for m in strangers if bench.profile.compacting() not in m.text]
+    if strangers:
+        shown = [message.events[-1] for message in strangers]
+        raise Failed("the user is told to have said what they did not", compaction.sent, replay.call.sent, *shown)
+
+
+async def compacted(bench: Bench) -> tuple[AgentWire, Session, list[tuple[str, str]], Call]:
+    """A session with two keyed prompts and a compaction after them, which a new process has not resumed yet."""
+    wire = await bench.wire()
+    session = await bench.new(wire)
+    talks: list[tuple[str, str]] = []
+    for _ in range(2):
+        token = bench.token()
+        talks.append((token, await bench.talk(wire, session, key=bench.key(token), token=token)))
+    _, compaction = await bench.prompt(wire, session, bench.profile.compacting())
+    await bench.idle(wire, session, compaction)
+    await bench.end()
+    return await bench.wire(), session, talks, compaction
 
 
 @REPLAY.must("replay-runs-nothing", CONTENTS, "A replay runs nothing again.", Feature.COUNT)
