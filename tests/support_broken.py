@@ -627,11 +627,19 @@ class TellsSummary(Replays):
 
 @trips("replay-ids")
 class OtherIds(Replays):
+    held = False
+
     def replayed(self, m: Message, session_id: str) -> Iterable[Message | str]:
-        if kind(m) == "user_message":
+        held = len(self.before(m)) == 4 and "[hold" in self.before(m)[0].text
+        if kind(m) == "user_message" and held is self.held:
             update = m["params"]["update"]
             return [params(m, update={**update, "messageId": f"stored-{update['messageId']}"})]
         return [m]
+
+
+@trips("replay-ids-held")
+class MergedIds(OtherIds):
+    held = True
 
 
 @trips("replay-same")

@@ -34,7 +34,6 @@ async def claude_profile(folder: Path) -> AsyncGenerator[Profile]:
         env |= {
             "HOME": str(folder / "home"),
             "CLAUDE_CONFIG_DIR": str(folder / "config"),
-            "SAYAGAIN_STATE_DIR": str(folder / "state"),
             "ANTHROPIC_BASE_URL": service.url,
             "ANTHROPIC_API_KEY": "stand-in",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",

@@ -50,7 +50,6 @@ async def codex_profile(folder: Path) -> AsyncGenerator[Profile]:
         env |= {
             "HOME": str(folder / "home"),
             "CODEX_HOME": str(folder / "codex"),
-            "SAYAGAIN_STATE_DIR": str(folder / "state"),
             # Of codex-acp, whose own choice is a mode that asks nobody.
             "INITIAL_AGENT_MODE": "read-only",
         }

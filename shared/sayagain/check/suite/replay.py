@@ -87,6 +87,35 @@ async def _ids(bench: Bench) -> None:
                 raise Failed(f"the message was {message_id} when it was inserted", message.events[0])
 
 
+@REPLAY.must(
+    "replay-ids-held",
+    RESUMING,
+    "So do messages that were sent while other work went on: each is told by itself, under the id of its answer.",
+    Feature.HOLD,
+)
+async def _ids_held(bench: Bench) -> None:
+    wire = await bench.wire()
+    session = await bench.new(wire)
+    work, _, _ = await bench.hold(wire, session)
+    tokens = [bench.token(), bench.token()]
+    prompts = [("session/prompt", bench.prompt_params(session, bench.profile.plain(token))) for token in tokens]
+    calls = await wire.send(*prompts)
+    await wire.barrier()
+    bench.release(work)
+    ids = [await bench.inserted(call) for call in calls]
+    await bench.talk(wire, session)
+    await bench.end()
+    replay = await bench.replay(await bench.wire(), session)
+    users = [message for message in replay.messages() if message.role == "user_message"]
+    for token, message_id, call in zip(tokens, ids, calls, strict=True):
+        found = [message for message in users if token in message.text]
+        if [message.message_id for message in found] != [message_id]:
+            shown = [message.events[-1] for message in found]
+            told_as = ", ".join(message.message_id for message in found) or "not at all"
+            reason = f"the message about {token} was {message_id} when it was inserted, and is told as {told_as}"
+            raise Failed(reason, call.sent, call.answer, replay.call.sent, *shown)
+
+
 @REPLAY.must("replay-same", RESUMING, "Two replays tell the same messages under the same ids.")
 async def _same(bench: Bench) -> None:
     wire, session, _ = await second_process(bench)
