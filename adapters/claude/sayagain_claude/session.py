@@ -224,6 +224,7 @@ class ClaudeSession:
         """Claude Code runs a message of which no row was seen: unless there is one, it must not go on (KEY-3)."""
         message_id = self._turns.submitted
         assert message_id is not None
+        cause: RuntimeFault | None
         try:
             if self._turns.own_turn:
                 found = await self._landing.has(message_id)
