@@ -47,7 +47,7 @@ class Report:
     @property
     def failed(self) -> bool:
         """Whether a rule that an agent must keep is broken, or nothing could be judged."""
-        return bool(self.trouble) or self.count(Status.FAIL, Tier.MUST) > 0
+        return bool(self.trouble) or self.count(Status.FAIL, Tier.MUST) > 0 or not self.count(Status.PASS)
 
 
 async def run_checks(
