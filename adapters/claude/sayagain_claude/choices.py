@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from sayagain_claude.files import open_regular, read_regular
 from sayagain_claude.options import Choices
 from sayagain_claude.translate.blocks import as_mapping, as_text
 
@@ -42,7 +43,7 @@ def _stored(transcript: Path) -> Choices:
 def _last_rows(path: Path) -> Iterator[Mapping[str, Any]]:
     """The rows in the file's tail, newest first. What cannot be read is no row."""
     tail = b""
-    with suppress(OSError), path.open("rb") as file:
+    with suppress(OSError), open_regular(path) as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - _TAIL))
         tail = file.read()
@@ -57,7 +58,7 @@ def _settings_mode(config: Path, cwd: Path) -> str | None:
     places = (cwd / ".claude" / "settings.local.json", cwd / ".claude" / "settings.json", config / "settings.json")
     for path in places:
         with suppress(OSError, ValueError, RecursionError):
-            permissions = as_mapping(as_mapping(json.loads(path.read_bytes())).get("permissions"))
+            permissions = as_mapping(as_mapping(json.loads(read_regular(path))).get("permissions"))
             if mode := as_text(permissions.get("defaultMode")):
                 return "default" if mode == "manual" else mode
     return None

@@ -16,6 +16,7 @@ from typing import Final
 from sayagain.errors import HistoryUnreadable
 from sayagain.identity import child_session_id
 from sayagain.runtime import ChildStarts, HistoryEnds, HistoryEntry, Unreadable
+from sayagain_claude.files import read_regular
 from sayagain_claude.tails import stored_output
 from sayagain_claude.transcripts.paths import SubagentFiles, list_subagents
 from sayagain_claude.transcripts.reader import Damaged, read_rows
@@ -144,7 +145,7 @@ class _Session:
         meta: Json = {}
         # A child without its facts is still a child.
         with suppress(OSError, ValueError, RecursionError):
-            meta = as_mapping(json.loads(files.meta.read_bytes()))
+            meta = as_mapping(json.loads(read_regular(files.meta)))
         agent_id = files.agent_id
         self._found[agent_id] = _Child(files, meta)
         call_id, parent = as_text(meta.get("toolUseId")), as_text(meta.get("parentAgentId"))

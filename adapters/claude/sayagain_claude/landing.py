@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from sayagain.errors import SessionNotFound
 from sayagain_claude import storage
-from sayagain_claude.transcripts import ids, paths
+from sayagain_claude.transcripts import contents, ids, paths
 
 __all__ = ["Landing"]
 
@@ -32,9 +32,12 @@ class Landing:
         self._written: Path | None = None
 
     async def any(self) -> bool:
-        """Whether anything is stored of the session: then the CLI resumes it, else it begins it."""
+        """Whether anything is stored of the session: then the CLI resumes it, else it begins it.
+
+        A file without a conversation is moved out of its way: call as the owner, while no process runs.
+        """
         if not self._stored:
-            self._stored = await anyio.to_thread.run_sync(paths.find, self._session_id, self._config) is not None
+            self._stored = await anyio.to_thread.run_sync(self._begun)
         return self._stored
 
     async def has(self, message_id: str) -> bool:
@@ -64,6 +67,16 @@ class Landing:
         if self._written is None or not self._written.exists():
             self._written = paths.find(self._session_id, self._config)
         return self._written
+
+    def _begun(self) -> bool:
+        path = paths.find(self._session_id, self._config)
+        try:
+            if path is None or contents.holds_conversation(path):
+                return path is not None
+        except SessionNotFound:
+            return False
+        contents.set_aside(path)
+        return False
 
     def _find(self, message_id: str) -> bool:
         path = paths.find(self._session_id, self._config)

@@ -25,7 +25,7 @@ from sayagain_claude.history import history
 from sayagain_claude.options import Choices, Options, bypass_possible
 from sayagain_claude.patience import Patience
 from sayagain_claude.session import ClaudeSession
-from sayagain_claude.transcripts import copying, ids, listing, paths, titles
+from sayagain_claude.transcripts import contents, copying, ids, listing, paths, titles
 
 __all__ = ["CAPABILITIES", "ClaudeRuntime"]
 
@@ -100,7 +100,7 @@ class ClaudeRuntime:
 
     async def resume(self, session_id: str, setup: SessionSetup) -> ClaudeSession:
         """A stored session; its process starts in the background, beside a replay."""
-        path = await self._path(session_id)
+        path = await self._begun(session_id)
         stored = await anyio.to_thread.run_sync(listing.stored_session, path)
         session = await self._session(session_id, setup, path)
         if stored is not None and stored.title is not None:
@@ -113,7 +113,7 @@ class ClaudeRuntime:
 
         The CLI's own fork writes nothing before its first prompt, and drops what was compacted (measured).
         """
-        path = await self._path(session_id)
+        path = await self._begun(session_id)
         new_id = new_session_id()
         await anyio.to_thread.run_sync(check_setup, setup)
         await anyio.to_thread.run_sync(copying.fork, path, session_id, new_id)
@@ -181,6 +181,13 @@ class ClaudeRuntime:
     async def _path(self, session_id: str) -> Path:
         path = await anyio.to_thread.run_sync(paths.find, session_id, self._config)
         if path is None:
+            raise SessionNotFound(session_id)
+        return path
+
+    async def _begun(self, session_id: str) -> Path:
+        """The transcript of a session that can be gone on from; one without any message was never stored."""
+        path = await self._path(session_id)
+        if not await anyio.to_thread.run_sync(contents.holds_conversation, path):
             raise SessionNotFound(session_id)
         return path
 

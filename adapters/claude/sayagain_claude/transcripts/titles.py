@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from pathlib import Path
 
 from sayagain.errors import HistoryUnreadable
@@ -21,9 +22,13 @@ def append_title(path: Path, session_id: str, title: str) -> None:
     row = {"type": "custom-title", "customTitle": title, "sessionId": session_id}
     line = json.dumps(row, separators=(",", ":")).encode() + b"\n"
     try:
-        fd = os.open(path, os.O_RDWR | os.O_APPEND)
+        # O_NONBLOCK: a FIFO in its place must not wait.
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            size = os.fstat(fd).st_size
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise HistoryUnreadable("The session cannot be named: it is no regular file")
+            size = status.st_size
             if size and os.pread(fd, 1, size - 1) != b"\n":
                 line = b"\n" + line
             os.write(fd, line)
