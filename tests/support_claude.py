@@ -62,7 +62,6 @@ def claude_environment(folder: Path, service: MessagesService | None, **extra: s
         "PATH": os.environ["PATH"],
         "HOME": str(folder / "home"),
         "CLAUDE_CONFIG_DIR": str(folder / "config"),
-        "SAYAGAIN_STATE_DIR": str(folder / "state"),
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "CLAUDE_CODE_MAX_RETRIES": "1",
         "IS_SANDBOX": "1",

@@ -159,7 +159,7 @@ async def playing(folder: Path, mode: str = "paginated") -> AsyncIterator[Scene]
                 SessionSetup("/"),
                 servers=servers,  # type: ignore[arg-type]
                 account=Account(servers),  # type: ignore[arg-type]
-                env={"SAYAGAIN_STATE_DIR": str(folder)},
+                env={"CODEX_HOME": str(folder)},
                 patience=Patience(finish=0.01, stop=0.01),
                 tasks=tasks,
             )
@@ -343,7 +343,7 @@ async def test_another_writer_is_waited_for_shortly(tmp_path: Path) -> None:
 
 
 async def test_the_first_session_hears_what_was_said_before_it(tmp_path: Path) -> None:
-    env = {"CODEX_PATH": "/nowhere/codex", "SAYAGAIN_STATE_DIR": str(tmp_path)}
+    env = {"CODEX_PATH": "/nowhere/codex", "CODEX_HOME": str(tmp_path)}
     async with CodexRuntime(env) as runtime:
         runtime._servers.notified("configWarning", {"summary": "A word is misspelt", "details": None})
         sessions = [runtime._session(str(uuid4()), SessionSetup("/")) for _ in range(2)]

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -144,7 +145,7 @@ async def half_a_line_read(case: Case, agent: Agent) -> LetGo:
 
 async def parsed_before_the_lookup(case: Case, agent: Agent) -> LetGo:
     """3: another process owns the session, so nothing can be looked up yet."""
-    owner = await lease.acquire("claude", case.session_id, patience=0, env=case.rig.env)
+    owner = await lease.acquire(Path(case.rig.env["CLAUDE_CONFIG_DIR"]), case.session_id, patience=0)
     try:
         await agent.wire.resume(case.session_id, case.rig.cwd)
         await case.send(agent)

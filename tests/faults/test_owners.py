@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -69,7 +70,7 @@ async def test_nothing_survives_an_adapter_that_ends_during_a_tool(
         agent.pipes.connection.cut = True
         await end(agent)
         assert await run.nothing_left() == []
-        (await lease.acquire("claude", session_id, patience=0, env=run.env)).release()
+        (await lease.acquire(Path(run.env["CLAUDE_CONFIG_DIR"]), session_id, patience=0)).release()
     async with run.agent() as agent:
         await agent.wire.resume(session_id, run.cwd, replay=True)
         assert await agent.wire.prompt(session_id, "tool one", "key-of-one") == message_id
@@ -103,6 +104,20 @@ async def test_a_second_adapter_may_look_and_takes_over_in_the_end(
         await second.closed_in_order()
     assert await run.nothing_left() == []
     assert run.violations() == []
+
+
+async def test_adapters_that_share_nothing_but_the_sessions_exclude_each_other(run: Rig, tmp_path: Path) -> None:
+    run.note("Prompt one", "key-of-one")
+    # As one in an editor's sandbox beside one in a terminal.
+    elsewhere = {name: str(tmp_path) for name in ("HOME", "XDG_STATE_HOME", "SAYAGAIN_STATE_DIR")}
+    async with run.agent() as first, run.agent(**elsewhere) as second:
+        session_id = await first.wire.new(run.cwd)
+        await first.wire.prompt(session_id, "Prompt one", "key-of-one")
+        await first.wire.idle(session_id)
+        await second.wire.resume(session_id, run.cwd)
+        with pytest.raises(WireError) as caught:
+            await second.wire.prompt(session_id, "Prompt two", "key-of-two")
+        assert caught.value.data == {"reason": "session_in_use"}
 
 
 @pytest.mark.parametrize("end", [terminate, hang_up])

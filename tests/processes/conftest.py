@@ -79,17 +79,16 @@ def watch(tmp_path: Path) -> Iterator[Watch]:
 
 
 @pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "state"
-    monkeypatch.setenv("SAYAGAIN_STATE_DIR", str(folder))
-    return folder
+def state(tmp_path: Path) -> Path:
+    """The folder in which a runtime keeps its sessions."""
+    return tmp_path / "state"
 
 
 @pytest.fixture
 def adapter(watch: Watch, state: Path, anyio_backend: str) -> Iterator[type[Adapter]]:
-    """Starts adapters in processes of their own; their state directory is the test's."""
+    """Starts adapters in processes of their own; their leases are the test's."""
     Adapter.started = []
-    Adapter.arguments = [sys.executable, str(PROGRAMS / "adapter.py"), str(watch.fifo), anyio_backend]
+    Adapter.arguments = [sys.executable, str(PROGRAMS / "adapter.py"), str(watch.fifo), anyio_backend, str(state)]
     yield Adapter
     for process in Adapter.started:
         process.kill()

@@ -11,9 +11,10 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from sayagain.errors import RuntimeFault
+from sayagain.errors import RuntimeFault, SessionInUse
 from sayagain.processes import proc
 from sayagain.processes import spawn as module
+from sayagain.processes.lease import acquire
 from sayagain.processes.spawn import ExitStatus, spawn
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="watches processes by pidfd")
@@ -184,6 +185,25 @@ async def test_elsewhere_the_process_group_ends(watch, by_itself):
         else:
             assert await process.kill() == ExitStatus(code=None, signal=9)
     await watch.gone("child")  # the daemon left the group
+    await process.aclose()
+
+
+@pytest.mark.usefixtures("no_subreaper")
+async def test_elsewhere_a_runtime_that_outlives_its_guard_keeps_the_lease(watch, tmp_path):
+    lease = await acquire(tmp_path, "s1", patience=0)
+    process = await spawn(watch.tree, cwd="/", env=ENV, hold_fds=[lease.fileno()])
+    await watch.told(*TREE)
+    watch.add("guard", process.pid)
+    watch.send("guard", signal.SIGKILL)
+    await watch.gone("guard")
+    assert not watch.is_gone("runtime")
+    lease.release()
+    with pytest.raises(SessionInUse):
+        await acquire(tmp_path, "s1", patience=0)
+    for name in ("runtime", "child", "daemon"):
+        watch.send(name, signal.SIGKILL)
+    await watch.gone("runtime", "child", "daemon")
+    (await acquire(tmp_path, "s1", patience=0)).release()
     await process.aclose()
 
 

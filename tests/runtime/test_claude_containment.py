@@ -14,6 +14,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from sayagain.errors import RuntimeFault
+from sayagain.processes.lease import Lease
 from sayagain.runtime import Foreground, Inserted, Rejected, RuntimeEvent, SessionSetup, Update
 from sayagain.testing.messages_api import MessagesService
 from sayagain.testing.messages_script import Hold, Script, Step, Text
@@ -285,6 +286,26 @@ async def test_a_client_that_reads_slowly_is_no_hung_process(
         assert session._host.process is process
         await session.close()
     assert [e.stop_reason for e in listener.seen if isinstance(e, Foreground) and e.stop_reason] == ["cancelled"]
+
+
+async def test_a_process_that_the_lease_cannot_name_is_ended(
+    runtime: ClaudeRuntime, cwd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise RuntimeFault("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lease, "add_holder", full)
+        session = await runtime.new(SessionSetup(cwd))
+        with pytest.raises(RuntimeFault, match="No space left"):
+            await session.submit(message_id(1), text("Hello"))
+        assert psutil.Process().children(recursive=True) == []
+    async with anyio.create_task_group() as tasks:
+        listener = Listener(session)
+        tasks.start_soon(listener.run)
+        await session.submit(message_id(1), text("Hello"))
+        await listener.until_stored(message_id(1))
+        await session.close()
 
 
 async def end_process(session: ClaudeSession) -> None:

@@ -8,14 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from sayagain.errors import InvalidParams
-from sayagain.processes.proc import start_time
 from sayagain.runtime import SessionSetup
 
-__all__ = ["ADAPTER_VARIABLE", "check_setup", "command_line", "environment", "initialize", "mcp_servers"]
-
-ADAPTER_VARIABLE: Final = "SAYAGAIN_ADAPTER"
-"""Marks our processes with ``<pid>:<start time>`` of the adapter they belong to, so that an orphan can be told from a
-process that the user runs by hand (design section 5)."""
+__all__ = ["check_setup", "command_line", "environment", "initialize", "mcp_servers"]
 
 LONGEST_PATH: Final = 4096
 """Bytes of a path that the system takes (``PATH_MAX`` on Linux, less elsewhere)."""
@@ -85,7 +80,6 @@ def environment(env: Mapping[str, str]) -> dict[str, str]:
     result["CLAUDE_CODE_EAGER_FLUSH"] = "1"
     # session_state_changed is the authoritative word on running and idle.
     result["CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"] = "1"
-    result[ADAPTER_VARIABLE] = f"{os.getpid()}:{start_time(os.getpid())}"
     return result
 
 

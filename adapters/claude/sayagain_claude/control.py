@@ -11,7 +11,7 @@ The CLI sends requests in the same form (``can_use_tool``) and takes them back w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -69,7 +69,7 @@ class PendingControl:
         self._pending: dict[str, _Pending] = {}
 
     @contextmanager
-    def opened(self) -> Iterator[str]:
+    def opened(self) -> Generator[str]:
         """A new request's id, which is waited for as long as this is open."""
         self._last += 1
         request_id = f"sayagain-{self._last}"

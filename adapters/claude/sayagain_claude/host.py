@@ -11,10 +11,10 @@ from typing import Any
 import anyio
 
 from sayagain.errors import RuntimeDied
+from sayagain.processes import lease as leases
 from sayagain.processes.lease import Lease
 from sayagain.processes.spawn import spawn
 from sayagain.runtime import SessionSetup
-from sayagain_claude import ownership
 from sayagain_claude.command import command_line, environment, initialize, mcp_servers
 from sayagain_claude.patience import Patience
 from sayagain_claude.process import ClaudeProcess
@@ -79,7 +79,7 @@ class Host:
         async with self._ownership:
             self._check_open()
             if self._lease is None:
-                self._lease = await ownership.take(self._session_id, self._config, self._env, patience)
+                self._lease = await leases.acquire(self._config, self._session_id, patience=patience)
 
     async def running(
         self, arguments: Callable[[], Sequence[str]], stored: Callable[[], Awaitable[bool]]
@@ -101,11 +101,11 @@ class Host:
             stderr=lambda line: logger.debug("claude: a line of %d characters on standard error", len(line)),
         )
         process = ClaudeProcess(guarded)
-        self._lease.add_holder(process.guard_pid)
         self.process = self._starting = process
         self._gone = anyio.Event()
         self._tasks.start_soon(self._follow, process, self._gone)
         try:
+            self._lease.add_holder(process.guard_pid)
             self._check_open()
             await self._initialize(process)
         except BaseException as error:

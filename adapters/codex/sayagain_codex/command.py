@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from sayagain.runtime import SessionSetup
 
-__all__ = ["API_KEY_VARIABLES", "CLIENT_INFO", "command_line", "environment", "mcp_servers", "thread_params"]
+__all__ = ["API_KEY_VARIABLES", "CLIENT_INFO", "command_line", "environment", "home", "mcp_servers", "thread_params"]
 
 API_KEY_VARIABLES: Final = ("CODEX_API_KEY", "OPENAI_API_KEY")
 """Where an API key is looked for, in this order."""
@@ -42,6 +43,13 @@ def environment(env: Mapping[str, str], *, ephemeral_login: bool) -> dict[str, s
     folder (measured).
     """
     return {name: value for name, value in env.items() if not (ephemeral_login and name in API_KEY_VARIABLES)}
+
+
+def home(env: Mapping[str, str]) -> Path:
+    """Codex's folder: ``CODEX_HOME``, else ``~/.codex`` (``HOME`` of ``env`` first)."""
+    if configured := env.get("CODEX_HOME"):
+        return Path(configured)
+    return (Path(env["HOME"]) if env.get("HOME") else Path.home()) / ".codex"
 
 
 def thread_params(setup: SessionSetup) -> dict[str, Any]:

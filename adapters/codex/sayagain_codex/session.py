@@ -33,7 +33,7 @@ from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServer, AppServerError, RequestId
 from sayagain_codex.asks import Asks
 from sayagain_codex.children import Children
-from sayagain_codex.command import thread_params
+from sayagain_codex.command import home, thread_params
 from sayagain_codex.commands import Command, parse
 from sayagain_codex.listing import title_of
 from sayagain_codex.offers import Offers
@@ -146,7 +146,7 @@ class CodexSession:
             self._check_open()
             taken = self._lease is None
             if self._lease is None:
-                self._lease = await leases.acquire("codex", self._session_id, patience=patience, env=self._env)
+                self._lease = await leases.acquire(home(self._env), self._session_id, patience=patience)
             try:
                 await self._load(patience)
             except BaseException:

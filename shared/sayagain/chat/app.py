@@ -33,7 +33,7 @@ from sayagain.client import (
     Update,
     with_retries,
 )
-from sayagain.processes.lease import state_dir
+from sayagain.processes.state import state_dir
 
 __all__ = ["Chat", "ChatOptions", "chat"]
 

@@ -72,7 +72,6 @@ def _serve_claude(prompt: str, reply: str) -> AbstractAsyncContextManager[StandI
 def _claude_environment(folder: Path, url: str) -> dict[str, str]:
     return _user_environment("ANTHROPIC_", "CLAUDE") | {
         "CLAUDE_CONFIG_DIR": str(folder / "config"),
-        "SAYAGAIN_STATE_DIR": str(folder / "state"),
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_KEY": "demo",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -117,7 +116,6 @@ def _codex_environment(folder: Path, url: str) -> dict[str, str]:
         # Skills are read from the home folder, too.
         "HOME": str(folder / "home"),
         "CODEX_HOME": str(folder / "codex"),
-        "SAYAGAIN_STATE_DIR": str(folder / "state"),
     }
 
 

@@ -8,7 +8,8 @@ to every start of a runtime.
 gone: SIGKILL for the runtime and every descendant. The guard writes lines to it: ``pid N`` once the runtime's
 executable runs, or ``errno N`` when it cannot be executed; then ``code N`` or ``signal N`` when it has ended.
 
-``HELD`` are descriptors (of leases) that stay open exactly until everything is gone; the runtime does not get them.
+``HELD`` are descriptors (of leases) that stay open exactly until everything is gone. The runtime gets them only where
+it could outlive a guard that is killed: then its session stays leased for as long as it lives.
 ``LC_CTYPE`` is the runtime's own value, or that it has none: CPython overwrites it in the C locale (PEP 538).
 
 Exit status: the runtime's own code, or 128 + N when signal N ended it. A runtime may use such codes itself (Claude
@@ -17,7 +18,8 @@ Code exits with 143 after SIGTERM), so the adapter trusts the channel, and the e
 Signals: the first SIGTERM, SIGINT or SIGHUP becomes a SIGTERM for the runtime, the second one kills.
 
 Linux: the guard is a subreaper, so a descendant cannot leave by a double fork and ``setsid``, and the runtime has a
-parent-death signal in case the guard itself is killed. Elsewhere the runtime's process group is what can be ended.
+parent-death signal in case the guard itself is killed. Elsewhere the runtime's process group is what can be ended, and
+a killed guard leaves it running.
 """
 
 from __future__ import annotations
@@ -231,8 +233,8 @@ def main(arguments: list[str]) -> int:
     """Run the guard with the arguments described above; returns its exit status."""
     separator = arguments.index("--")
     channel, locale, *held = arguments[:separator]
-    for descriptor in (int(channel), *map(int, held)):
-        os.set_inheritable(descriptor, False)
+    for descriptor in (channel, *(held if LINUX else ())):
+        os.set_inheritable(int(descriptor), False)
     name, given, value = locale.partition("=")
     if given:
         os.environ[name] = value

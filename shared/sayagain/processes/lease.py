@@ -1,9 +1,11 @@
 """The lease: one process at a time may store messages in a session (design section 5).
 
-A lease is an advisory lock (``flock``) on ``leases/<runtime>/<session id>.lock`` in the state directory. The lock
-belongs to an open file, and the guard of the runtime inherits that: a lease is free when the adapter *and* everything
-that its runtime started are gone, whatever ended them. The file's content, ``{"pid", "start", "guards": [{"pid",
-"start"}]}``, only helps to name and to end what an adapter left behind; the lock alone decides.
+A lease is an advisory lock (``flock``) on ``sayagain/leases/<session id>.lock`` in the folder in which the runtime
+keeps its sessions: whoever comes to the sessions comes to their leases, whatever else differs between two adapters (one
+of them in an editor's sandbox, for instance, with other folders for state). The lock belongs to an open file, and the
+guard of the runtime inherits that: a lease is free when the adapter *and* everything that its runtime started are gone,
+whatever ended them. The file's content, ``{"space", "pid", "start", "guards": [{"pid", "start"}]}``, only helps to name
+and to end what an adapter left behind; the lock alone decides. ``space`` is where the pids are valid.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypedDict
@@ -27,9 +28,7 @@ from sayagain.processes import proc
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["STATE_DIR_VARIABLE", "Lease", "acquire", "lease_path", "state_dir"]
-
-STATE_DIR_VARIABLE: Final = "SAYAGAIN_STATE_DIR"
+__all__ = ["Lease", "acquire", "lease_path"]
 
 ORPHAN_PATIENCE: Final = 2.0
 """Seconds for an orphan to end, however short the caller's patience: half of it on request, half after SIGKILL."""
@@ -45,6 +44,7 @@ class _Identity(TypedDict):
 
 
 class _Record(_Identity):
+    space: str
     guards: list[_Identity]
 
 
@@ -87,22 +87,16 @@ class Lease:
     def release(self) -> None:
         """Give the session up. Idempotent.
 
-        The file is removed, unless a guard still works: then the lock goes on until that has ended, and so must the
-        file, or the next acquirer would lock another one.
+        The file is removed, unless something of ours still works: then the lock goes on until that has ended, and so
+        must the file, or the next acquirer would lock another one.
         """
-        if self._descriptor < 0:
-            return
-        try:
-            if not any(proc.alive(guard["pid"], guard["start"]) for guard in self._guards):
-                self._path.unlink(missing_ok=True)
-        except OSError:
-            pass  # a file that stays is taken over by the next acquirer
-        finally:
+        if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+            _remove_free(self._path)
 
     def _write(self) -> None:
-        record: _Record = {**_identity(os.getpid()), "guards": self._guards}
+        record: _Record = {"space": proc.pid_space(), **_identity(os.getpid()), "guards": self._guards}
         content = json.dumps(record).encode()
         try:
             os.pwrite(self._descriptor, content, 0)
@@ -111,51 +105,25 @@ class Lease:
             raise _unusable(self._path, error) from error
 
 
-def state_dir(env: Mapping[str, str] | None = None) -> Path:
-    """The folder for our state, not created here: ``SAYAGAIN_STATE_DIR``, else the platform's place for such.
-
-    Every adapter of a user must come to the same folder, or they miss each other's leases; so a relative value is an
-    error (:class:`~sayagain.errors.RuntimeFault`), not a folder below wherever we were started.
-    """
-    env = os.environ if env is None else env
-    if given := env.get(STATE_DIR_VARIABLE):
-        folder = Path(given)
-        if not folder.is_absolute():
-            raise RuntimeFault(f"{STATE_DIR_VARIABLE} must be an absolute path")
-        return folder
-    xdg = Path(env.get("XDG_STATE_HOME", ""))
-    if xdg.is_absolute():  # the XDG specification has relative ones ignored
-        return xdg / "sayagain"
-    try:
-        home = Path(env["HOME"]) if env.get("HOME") else Path.home()
-    except RuntimeError as error:
-        raise RuntimeFault(f"No home directory: set {STATE_DIR_VARIABLE} to a folder of your own") from error
-    if sys.platform == "darwin":
-        return home / "Library" / "Application Support" / "sayagain"
-    if sys.platform == "win32":
-        return Path(env.get("LOCALAPPDATA") or home / "AppData" / "Local") / "sayagain"
-    return home / ".local" / "state" / "sayagain"
-
-
-def lease_path(name: str, session_id: str, env: Mapping[str, str] | None = None) -> Path:
-    """The lock file of a session of the runtime ``name``. An id that is no safe file name is hashed."""
+def lease_path(home: Path, session_id: str) -> Path:
+    """The lock file of a session that the runtime keeps in ``home``. An id that is no safe file name is hashed."""
     if not _SAFE_NAME.fullmatch(session_id):
         session_id = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
-    return state_dir(env) / "leases" / name / f"{session_id}.lock"
+    return home / "sayagain" / "leases" / f"{session_id}.lock"
 
 
-async def acquire(name: str, session_id: str, *, patience: float, env: Mapping[str, str] | None = None) -> Lease:
-    """Become the owner of a session of the runtime ``name``, as this process and its guards.
+async def acquire(home: Path, session_id: str, *, patience: float) -> Lease:
+    """Become the owner of a session that the runtime keeps in ``home``, as this process and its guards.
 
     Waits ``patience`` seconds for an owner that is about to end. An owner whose adapter is dead is ended, and has two
     seconds for that in any case. Two leases in one process exclude each other too.
 
     Raises :class:`~sayagain.errors.SessionInUse` while somebody else owns the session, and
-    :class:`~sayagain.errors.RuntimeFault` when the state directory cannot be used: without a lease nothing is stored.
+    :class:`~sayagain.errors.RuntimeFault` when nothing can be written there: without a lease nothing is stored.
     """
     if sys.platform == "win32":
         raise RuntimeFault("Sessions cannot be leased on Windows: run the agent in WSL")
-    path = lease_path(name, session_id, env)
+    path = lease_path(home, session_id)
     started = anyio.current_time()
     orphaned_since: float | None = None
     delay = _FIRST_DELAY
@@ -183,7 +151,7 @@ def _try_lock(path: Path) -> int | None:
     """A descriptor that holds the lock of the file at ``path``; ``None`` while somebody else does."""
     while True:
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_folder(path.parent)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise _unusable(path, error) from error
@@ -198,6 +166,29 @@ def _try_lock(path: Path) -> int | None:
             os.close(descriptor)
             raise _unusable(path, error) from error
         os.close(descriptor)  # its owner removed it after we opened it: this lock is nobody's
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)  # each of them: the runtime's own folder may be among them
+
+
+def _remove_free(path: Path) -> None:
+    """Remove the file if nobody has the lock; one that stays is taken over by the next acquirer."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _names(path, descriptor):
+            path.unlink()
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
 
 
 def _names(path: Path, descriptor: int) -> bool:
@@ -219,6 +210,8 @@ def _read_holder(path: Path) -> _Holder:
     """Who holds the lock, as far as it has been written; an unknown holder counts as alive."""
     try:
         record: _Record = json.loads(path.read_bytes())
+        if record["space"] != proc.pid_space():
+            return _Holder(0, orphaned=False, guards=[])  # its pids are names of other processes here
         orphaned = not proc.alive(record["pid"], record["start"])
         return _Holder(record["pid"], orphaned, record["guards"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -253,8 +246,4 @@ def _describe(holder: _Holder) -> str:
 
 
 def _unusable(path: Path, error: OSError) -> RuntimeFault:
-    folder = path.parent.parent.parent
-    return RuntimeFault(
-        f"The session cannot be owned: the state directory {folder} is not usable ({error.strerror}). "
-        f"{STATE_DIR_VARIABLE} names another one"
-    )
+    return RuntimeFault(f"The session cannot be owned: the folder {path.parent} is not usable ({error.strerror})")

@@ -1,4 +1,4 @@
-"""Facts about processes of this machine: is it still the same one, what is below it, what is its environment.
+"""Facts about processes of this machine: is it still the same one, what is below it.
 
 A process is named by its pid *and* its start time, since pids are used again. Linux reads ``/proc``; elsewhere ``ps``
 answers, at the cost of a process of its own.
@@ -13,7 +13,7 @@ import subprocess
 import time
 from pathlib import Path
 
-__all__ = ["alive", "children", "descendants", "environ_value", "send_signal", "start_time"]
+__all__ = ["alive", "children", "descendants", "pid_space", "send_signal", "start_time"]
 
 _PROC = Path("/proc")
 _STATE, _PARENT, _START = 0, 1, 19
@@ -66,17 +66,12 @@ def send_signal(pid: int, start: int, number: int) -> bool:
     return True
 
 
-def environ_value(pid: int, name: str) -> str | None:
-    """A variable of the environment that ``pid`` was started with; ``None`` if absent, unreadable or not Linux."""
+def pid_space() -> str:
+    """Names the PID namespace of this process: a sandbox has its own pids. Empty where there are none."""
     try:
-        block = (_PROC / str(pid) / "environ").read_bytes()
+        return str((_PROC / "self" / "ns" / "pid").readlink())
     except OSError:
-        return None
-    prefix = os.fsencode(name) + b"="
-    for entry in block.split(b"\0"):
-        if entry.startswith(prefix):
-            return os.fsdecode(entry[len(prefix) :])
-    return None
+        return ""
 
 
 def children(pid: int) -> list[int]:

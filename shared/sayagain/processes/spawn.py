@@ -155,8 +155,8 @@ async def spawn(
 ) -> GuardedProcess:
     """Start ``argv`` in ``cwd`` with exactly the environment ``env``; returns once its executable runs.
 
-    ``hold_fds`` stay open until the runtime and everything that it started is gone, without the runtime having them:
-    give it :meth:`Lease.fileno <sayagain.processes.lease.Lease.fileno>`. ``stderr`` is called with each line of
+    ``hold_fds`` stay open until the runtime and everything that it started is gone (on Linux without the runtime having
+    them): give it :meth:`Lease.fileno <sayagain.processes.lease.Lease.fileno>`. ``stderr`` is called with each line of
     standard error, without its end, **in a thread of its own**; it must not block.
 
     Raises :class:`~sayagain.errors.RuntimeMissing` when the executable or ``cwd`` is missing or not usable, and

@@ -1,7 +1,8 @@
 """An adapter: leases a session, starts a runtime under its guard, and stays.
 
-argv: FIFO, backend, a mode, and the runtime's argv (the tree, if there is none). The mode ``leak``: a fork without exec
-keeps the adapter's end of the channel open beyond the adapter's death. Our standard input becomes the runtime's.
+argv: FIFO, backend, the folder of sessions, a mode, and the runtime's argv (the tree, if there is none). The mode
+``leak``: a fork without exec keeps the adapter's end of the channel open beyond the adapter's death. Our standard input
+becomes the runtime's.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import anyio
 from sayagain.processes.lease import acquire
 from sayagain.processes.spawn import spawn
 
-FIFO, BACKEND, MODE, *ARGV = sys.argv[1:]
+FIFO, BACKEND, STATE, MODE, *ARGV = sys.argv[1:]
 
 
 def report(text: str) -> None:
@@ -26,7 +27,7 @@ def report(text: str) -> None:
 
 
 async def main() -> None:
-    lease = await acquire("demo", "s1", patience=0)
+    lease = await acquire(Path(STATE), "s1", patience=0)
     argv = ARGV or [sys.executable, str(Path(__file__).with_name("tree.py")), FIFO]
     process = await spawn(argv, cwd=Path.cwd(), env=dict(os.environ), hold_fds=(lease.fileno(),), stderr=print)
     lease.add_holder(process.pid)
