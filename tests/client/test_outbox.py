@@ -153,6 +153,16 @@ class TestOwners:
             await second.done("k", "m")
             assert not await second.unsettled("t2")
 
+    async def test_an_agent_that_uses_an_id_twice(self) -> None:
+        async with Outbox() as outbox:
+            for session_id in ("s", "t"):
+                await outbox.opened(session_id, "/")
+            with pytest.raises(OutboxError, match="twice"):
+                await outbox.move("s", "s")
+            assert await outbox.move("s", "t") == "t"
+            outbox._open._connection.execute("UPDATE sessions SET moved_to = 's' WHERE session_id = 't'")
+            assert await outbox.moved_to("s") == "t"
+
 
 class TestBadFiles:
     @pytest.mark.parametrize("damage", ["text", "torn", "zeros"])

@@ -23,7 +23,7 @@ from sayagain.client.errors import (
 from sayagain.client.events import Event, Moved, Reconnected, Update
 from sayagain.client.link import Link, LinkLost
 from sayagain.client.outbox import Outbox
-from sayagain.client.replay import Replay, ReplayTracker
+from sayagain.client.replay import Replay, ReplayTracker, empty_replay
 from sayagain.client.retries import Retries
 from sayagain.client.session import Session
 from sayagain.connection import IncomingRequest, Outcome, PeerError
@@ -266,6 +266,8 @@ class Client:
                     continue
                 if not moved:
                     raise ResumeFailed(session.session_id, error, part) from error
+                if session.attached is link:
+                    return None if tracker is None else empty_replay(session.session_id)
                 looks = 0
             else:
                 self._activate(session, link, answer)
@@ -304,6 +306,8 @@ class Client:
                     if gone and refusals > 1:
                         try:
                             if await self._move(session, link):
+                                if session.attached is link:
+                                    return
                                 refusals = 0
                                 continue
                         except LinkLost:
@@ -336,10 +340,11 @@ class Client:
     async def _move(self, session: Session, link: Link) -> bool:
         """The agent does not know the session. If nothing was ever confirmed in it, go on in a new one.
 
-        True when the session has a new id, which is still to be resumed. Raises :class:`LinkLost`, and
-        :class:`ResumeFailed` when a living process may still get a prompt of it inserted.
+        True when the session has a new id; it is still to be resumed if another client was quicker, else active. Raises
+        :class:`LinkLost`, and :class:`ResumeFailed` when a living process may still get a prompt of it inserted.
         """
-        old = session.session_id
+        old, made = session.session_id, None
+        answer: Mapping[str, Any] = {}
         if (target := await self.outbox.moved_to(old)) is None:
             if not await self.outbox.unsettled(old):
                 return False
@@ -347,10 +352,10 @@ class Client:
                 answer = await link.call("session/new", {**session.setup, "cwd": session.cwd})
             except PeerError:
                 return False
-            target = str(answer.get("sessionId"))
-            await self.outbox.opened(target, session.cwd)
+            made = str(answer.get("sessionId"))
+            await self.outbox.opened(made, session.cwd)
             try:
-                target = await self.outbox.move(old, target)
+                target = await self.outbox.move(old, made)
             except OutboxError as error:
                 raise ResumeFailed(old, error, None, "its prompts are kept") from error
         self.forget(session)
@@ -359,6 +364,8 @@ class Client:
         keys = [prompt.key for prompt in await self.outbox.prompts(target)]
         logger.info("session %s was never stored; %s has its %d prompts", old, target, len(keys))
         self._deliver(session, Moved(old, target, keys))
+        if target == made:
+            self._activate(session, link, answer)
         return True
 
     # The connection.

@@ -226,6 +226,8 @@ class OutboxFile:
 
     def move(self, session_id: str, to: str) -> str:
         """Under one transaction with the question who else may still send: see ``Outbox.move``."""
+        if to == session_id:
+            raise OutboxError(self._path, "cannot move a session's prompts to itself: the agent used its id twice")
         with self._transaction():
             if (elsewhere := self._moved_to(session_id)) is not None:
                 return elsewhere
@@ -245,12 +247,15 @@ class OutboxFile:
             return self._moved_to(session_id)
 
     def _moved_to(self, session_id: str) -> str | None:
-        found: str | None = None
-        while (row := self._one("SELECT moved_to FROM sessions WHERE session_id = ?", found or session_id)) is not None:
-            if row[0] is None:
-                break
-            found = row[0]
-        return found
+        # An agent that uses an id twice could close a circle.
+        seen = {session_id}
+        current, found = session_id, None
+        while True:
+            row = self._one("SELECT moved_to FROM sessions WHERE session_id = ?", current)
+            if row is None or row[0] is None or row[0] in seen:
+                return found
+            current = found = str(row[0])
+            seen.add(current)
 
     # SQLite.
 

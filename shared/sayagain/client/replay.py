@@ -8,7 +8,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
 
-__all__ = ["NOT_HISTORY", "Outcome", "Replay", "ReplayTracker", "ReplayedSession"]
+__all__ = ["NOT_HISTORY", "Outcome", "Replay", "ReplayTracker", "ReplayedSession", "empty_replay"]
 
 NOT_HISTORY: Final = frozenset(
     {
@@ -130,3 +130,8 @@ class ReplayTracker:
                 outcome = Outcome.TRUNCATED
             sessions[session_id] = ReplayedSession(session_id, outcome, tuple(history))
         return Replay(self._session_id, MappingProxyType(sessions), tuple(self._violations))
+
+
+def empty_replay(session_id: str) -> Replay:
+    """Of a session that was made a moment ago: there is nothing that could be missing."""
+    return Replay(session_id, MappingProxyType({session_id: ReplayedSession(session_id, Outcome.COMPLETE, ())}), ())
