@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import uuid
@@ -68,3 +69,24 @@ def test_ids_of_sessions_that_are_no_uuid_have_keys_too() -> None:
     first, second = (run("key", name, stdin=b"k\n").stdout.decode().strip() for name in ("thread-1", "thread-2"))
     assert first != second
     assert uuid.UUID(first).version == 5
+
+
+SWALLOWS = """
+import os, signal, sys
+from sayagain import cli
+def imports(name):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        signal.sigtimedwait([signal.SIGUSR1], 5)
+    except KeyboardInterrupt:
+        pass
+    sys.exit(7)
+cli._runtime = imports
+cli.main(["codex"])
+"""
+
+
+def test_an_interrupt_that_comes_while_modules_are_loaded_is_not_lost() -> None:
+    """The import system runs callbacks in which an exception is only printed."""
+    done = subprocess.run([sys.executable, "-c", SWALLOWS], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    assert done.returncode == -signal.SIGINT
