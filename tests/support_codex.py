@@ -33,6 +33,7 @@ __all__ = [
     "rows",
     "stored_ids",
     "trust_hook",
+    "user_messages",
 ]
 
 REPOSITORY = Path(__file__).parent.parent
@@ -186,13 +187,39 @@ def rollout(env: Mapping[str, str], session_id: str) -> Path:
 
 
 def rows(env: Mapping[str, str], session_id: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in rollout(env, session_id).read_text(encoding="utf-8").splitlines()]
+    """What is stored of the session. A file that a revert wrote goes on from a place in the ones before it."""
+    paths = sorted(Path(env["CODEX_HOME"]).glob(f"sessions/**/rollout-*-{session_id}*.jsonl"), key=_revision)
+    found: list[dict[str, Any]] = []
+    for path in paths:
+        own = list(_whole_rows(path))
+        base = own[0]["payload"].get("history_base") if own and own[0]["type"] == "session_meta" else None
+        end = base["end_ordinal_exclusive"] if base is not None and base["thread_id"] == session_id else None
+        found = [row for row in found if end is not None and row["ordinal"] < end] + own
+    return found
+
+
+def _revision(path: Path) -> str:
+    """Revisions are UUIDv7: later ones are greater, and the first file has none."""
+    return path.stem.partition("_")[2]
+
+
+def _whole_rows(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue  # a kill cut the last line
+
+
+def user_messages(env: Mapping[str, str], session_id: str) -> list[dict[str, Any]]:
+    """The rows that store user messages, repeats included."""
+    items = [row for row in rows(env, session_id) if row["type"] == "event_msg" and "item" in row["payload"]]
+    return [row for row in items if row["payload"]["item"]["type"] == "UserMessage"]
 
 
 def stored_ids(env: Mapping[str, str], session_id: str) -> list[str]:
     """The ids of stored user messages, read by the tests' own eyes, repeats included."""
-    items = [row["payload"].get("item", {}) for row in rows(env, session_id) if row["type"] == "event_msg"]
-    return [item["client_id"] for item in items if item.get("type") == "UserMessage"]
+    return [row["payload"]["item"]["client_id"] for row in user_messages(env, session_id)]
 
 
 def codex_pids(env: Mapping[str, str]) -> list[int]:

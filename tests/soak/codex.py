@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from faults.harness import Agent, Rig
 from sayagain.testing.responses_api import ResponsesService, serve_responses
 from sayagain.testing.responses_request import Asked
 from sayagain.testing.responses_script import Hold, Reply, ScriptLike, Text, exec_command
 from support_checker import Stored, Violation
-from support_codex import codex_environment, codex_folder, codex_pids
+from support_codex import codex_environment, codex_folder, codex_pids, user_messages
 
 __all__ = ["codex_rig"]
 
@@ -42,9 +42,10 @@ class CodexRig(Rig):
         return codex_environment(self.folder, self.service, **extra)
 
     def stored(self) -> dict[str, list[Stored]]:
-        """From the newest file of each thread: a revert writes another one."""
-        paths = sorted((self.folder / "codex").glob("sessions/**/rollout-*.jsonl"), key=lambda p: p.stat().st_mtime_ns)
-        return {_thread_id(path): list(_messages(path)) for path in paths}
+        paths = (self.folder / "codex").glob("sessions/**/rollout-*.jsonl")
+        # rollout-<date>T<time>-<thread id>[_<revision>].jsonl
+        threads = {path.stem.partition("_")[0][-36:] for path in paths}
+        return {thread: [*map(_stored, user_messages(self.env, thread))] for thread in sorted(threads)}
 
     def violations(self) -> list[Violation]:
         """The checker's, and the ghosts that it can't see: what the model reads is what is stored, once."""
@@ -58,23 +59,10 @@ class CodexRig(Rig):
         return found
 
 
-def _thread_id(path: Path) -> str:
-    # rollout-<date>T<time>-<thread id>[_<revision>].jsonl
-    return path.stem.partition("_")[0][-36:]
-
-
-def _messages(path: Path) -> Iterator[Stored]:
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue  # a kill cut the last line
-        item = row["payload"].get("item") or {}
-        if row["type"] == "event_msg" and item.get("type") == "UserMessage":
-            text = "".join(part.get("text", "") for part in item["content"])
-            yield Stored(
-                item.get("client_id") or item["id"], datetime.fromisoformat(row["timestamp"]).timestamp(), text
-            )
+def _stored(row: Mapping[str, Any]) -> Stored:
+    item = row["payload"]["item"]
+    text = "".join(part.get("text", "") for part in item["content"])
+    return Stored(item.get("client_id") or item["id"], datetime.fromisoformat(row["timestamp"]).timestamp(), text)
 
 
 def _model(gate: Path) -> ScriptLike:
