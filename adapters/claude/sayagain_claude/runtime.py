@@ -198,13 +198,15 @@ class ClaudeRuntime:
             check_setup(setup)
             return first_choices(self._config, setup.cwd, transcript)
 
+        # Before anything is waited for: who closes the connection behind the request still gets this answer.
+        executable = find_executable(self._env)
         known = await anyio.to_thread.run_sync(read)
         bypass = bypass_possible(self._env, root=os.geteuid() == 0)
         options = Options(bypass=bypass, known=known, models=self._models())
         session = ClaudeSession(
             session_id,
             setup,
-            executable=find_executable(self._env),
+            executable=executable,
             env=self._env,
             patience=Patience.from_env(self._env),
             stored=transcript is not None,
