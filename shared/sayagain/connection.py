@@ -168,6 +168,12 @@ class Connection:
         finally:
             self._close()
 
+    def abandon(self) -> None:
+        """End it from this side, without the last words: for a client that does not read them."""
+        self._close()
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+
     # Outgoing.
 
     def update(self, session_id: str, update: Mapping[str, Any]) -> None:

@@ -114,8 +114,11 @@ async def test_withdrawn_while_the_history_is_read(world: World, client: Client)
     requests = [await client.begin("session/prompt", prompt_params(fork, "x", KEY)) for _ in range(2)]
     await stop.reached.wait()
     await client.cancel(requests[0])
-    assert [await refusal(client, request) for request in requests] == [-32800, -32800]
+    await settle()
+    assert not any(map(client.answered, requests)), "nobody knows yet whether it is stored"
     stop.go()
+    assert [await refusal(client, request) for request in requests] == [-32800, -32800]
+    assert fake.submitted == []
     await is_unused(world, client, fork)
 
 
@@ -339,3 +342,37 @@ async def test_an_agent_ends_with_a_prompt_on_its_way(world: World, client: Clie
         assert await refusal(client, request) == -32800
         stop.go()
     assert world.store.ids(session_id) == []
+
+
+@rule("CAN-1", "CAN-4")
+async def test_a_cancel_stops_what_the_runtime_does_besides_the_withdrawn_prompt(world: World, client: Client) -> None:
+    session_id, fake = await world.manual(client)
+    request = await client.begin("session/prompt", prompt_params(session_id, "x", KEY))
+    await submitted(fake)
+    # A turn of the runtime's own.
+    fake.run()
+    await client.until(lambda: client.states(session_id))
+    await client.notify("session/cancel", {"sessionId": session_id})
+    assert await refusal(client, request) == -32800
+    await fake.until(lambda: fake.interrupts == 1)
+    fake.finish("cancelled")
+    await client.idle(session_id)
+    await is_unused(world, client, session_id)
+
+
+@rule("CAN-4", "PRM-5")
+async def test_after_a_withdrawal_the_next_prompt_waits_for_the_work_that_goes_on(world: World, client: Client) -> None:
+    session_id, fake = await world.manual(client)
+    first = await client.begin("session/prompt", prompt_params(session_id, "A", "a"))
+    await submitted(fake)
+    fake.run()
+    second = await client.begin("session/prompt", prompt_params(session_id, "B", "b"))
+    await client.until(lambda: client.states(session_id))
+    await client.cancel(first)
+    assert await refusal(client, first) == -32800
+    await settle()
+    assert len(fake.submitted) == 1
+    fake.finish()
+    await submitted(fake, 2)
+    fake.store(fake.submitted[-1])
+    assert await client.answer(second) == {"messageId": fake.submitted[-1]}

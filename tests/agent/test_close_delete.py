@@ -164,6 +164,22 @@ async def test_delete(world: World, client: Client) -> None:
     assert await code_of(client, "session/resume", {"sessionId": session_id, "cwd": "/"}) == -32002
 
 
+@rule("DEL-1", "SUB-5")
+@pytest.mark.parametrize("active", [True, False])
+async def test_a_child_is_not_deleted(world: World, client: Client, active: bool) -> None:
+    session_id, fake = await world.work(client)
+    child_id = fake.spawn("helper")
+    await client.until(lambda: client.updates(child_id))
+    if not active:
+        await client.request("session/close", {"sessionId": session_id})
+    with pytest.raises(WireError) as caught:
+        await client.request("session/delete", {"sessionId": child_id})
+    assert (caught.value.code, caught.value.data["field"]) == (-32602, "sessionId")
+    assert await client.request("session/delete", {"sessionId": "never.child"}) == {}
+    await client.request("session/delete", {"sessionId": session_id})
+    assert await client.request("session/delete", {"sessionId": child_id}) == {}
+
+
 @rule("DEL-1", "KEY-9")
 async def test_a_session_id_that_is_used_again_knows_no_old_keys(world: World, client: Client) -> None:
     session_id = await client.new()

@@ -416,3 +416,12 @@ async def test_a_prompt_is_held_behind_work_that_nobody_prompted(world: World, c
     await submitted(fake)
     fake.store(fake.submitted[0])
     await client.answer(request)
+
+
+@rule("KEY-5", "RPC-6")
+async def test_null_and_absent_fields_are_the_same_prompt(world: World, client: Client) -> None:
+    session_id = await client.new()
+    message_id = await client.prompt(session_id, "hello", KEY)
+    block = {"type": "text", "text": "hello", "annotations": None, "_meta": {"trace": "1"}}
+    params = {"sessionId": session_id, "prompt": [block], "idempotencyKey": KEY}
+    assert await client.request("session/prompt", params) == {"messageId": message_id}

@@ -7,6 +7,7 @@ import pytest
 from sayagain.identity import derive_message_id
 from sayagain.testing.fake_runtime import FakeStore
 from support_agent import serving
+from support_rules import rule
 from support_wire import WireError
 
 
@@ -27,3 +28,21 @@ async def test_a_stored_key_is_answered_and_an_absent_one_is_an_error() -> None:
         assert late == derive_message_id(session_id, "absent")
         assert await other.prompt(session_id, "Hello", key="absent") == late
     assert store.ids(session_id) == [message_id, late]
+
+
+@rule("RPL-5")
+async def test_a_tool_call_that_runs_elsewhere_is_not_told_as_ended() -> None:
+    store = FakeStore()
+    async with serving(store) as first, serving(store) as second:
+        owner = await first.connect()
+        session_id, fake = await first.work(owner)
+        fake.call("t")
+        other = await second.connect()
+        await other.resume(session_id, replay=True)
+        (call,) = other.updates(session_id, "tool_call_update")
+        assert call["status"] == "in_progress"
+    async with serving(store) as third:
+        client = await third.connect()
+        await client.resume(session_id, replay=True)
+        (call,) = client.updates(session_id, "tool_call_update")
+        assert call["status"] == "failed", "nobody works on it any more"

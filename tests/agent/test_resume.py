@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sayagain.errors import HistoryUnreadable
 from sayagain.runtime import Foreground, HistoryUpdate, UserTurn
 from sayagain.testing.fake_runtime import FakeStore
 from support_agent import Client, Stop, World, code_of, serving, settle, updates_before
@@ -349,3 +350,49 @@ async def test_resume_prompt_and_output(world: World, client: Client) -> None:
     await other.prompt(session_id, "two")
     await other.until(lambda: "answer to two" in entities(other.updates(session_id)).values())
     await client.until(lambda: "answer to two" in entities(client.updates(session_id)).values())
+
+
+@rule("RES-15", "RPL-3")
+@pytest.mark.parametrize("how", ["cancelled", "failed", "disconnected"])
+async def test_a_resume_that_shows_nobody_anything_leaves_the_session_to_others(how: str) -> None:
+    store = FakeStore()
+    async with serving(store) as world:
+        session_id = await world.stored(await world.connect(), "one")
+    async with serving(store) as first, serving(store) as second:
+        client, other = await first.connect(), await second.connect()
+        stop = store.before_entry = Stop()
+        params = {"sessionId": session_id, "cwd": "/", "replayFrom": {"type": "start"}}
+        request = await client.begin("session/resume", params)
+        await stop.reached.wait()
+        if how == "cancelled":
+            await client.cancel(request)
+        elif how == "disconnected":
+            await client.close()
+        else:
+            store.read_error = HistoryUnreadable()
+            stop.go()
+        await settle()
+        assert first.fake(session_id).closed
+        store.before_entry = store.read_error = None
+        await other.resume(session_id)
+        assert await other.prompt(session_id, "x", "k")
+
+
+@rule("RES-15", "RES-13")
+async def test_a_failed_resume_leaves_the_session_to_those_who_have_it_and_those_who_come(world: World) -> None:
+    client, other, third = await world.connect(), await world.connect(), await world.connect()
+    session_id = await world.stored(third, "one")
+    await third.request("session/close", {"sessionId": session_id})
+    stop = world.store.before_entry = Stop()
+    params = {"sessionId": session_id, "cwd": "/", "replayFrom": {"type": "start"}}
+    request = await client.begin("session/resume", params)
+    await stop.reached.wait()
+    waits = await other.begin("session/resume", params)
+    await settle()
+    await client.cancel(request)
+    await settle()
+    stop.go()
+    await other.answer(waits)
+    assert await code_of(client, "session/resume", {**params, "replayFrom": {"type": "start"}}) == 0
+    assert not world.fake(session_id).closed
+    assert await other.prompt(session_id, "two")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
+import pytest
 
 from sayagain.connection import HIGH_WATER, READ_WATER, Connection
 from sayagain.runtime import HistoryUpdate
 from sayagain.testing.fake_runtime import FakeStore
-from support_agent import Client, World, serving, settle
+from support_agent import Client, World, serving, settle, submitted
 from support_wire import entities, prompt_params, text
 
 START = {"replayFrom": {"type": "start"}}
@@ -22,6 +25,10 @@ def big_session(store: FakeStore) -> str:
         for n in range(MANY)
     ]
     return "big"
+
+
+def message(n: int) -> dict[str, Any]:
+    return {"sessionUpdate": "agent_message", "messageId": f"big{n}", "content": [text(BIG)]}
 
 
 def connections(world: World) -> list[Connection]:
@@ -198,3 +205,120 @@ async def test_ids_that_clients_make_up_leave_nothing_behind() -> None:
         await client.until(lambda: all(client.answered(message["id"]) for message in messages))
         assert len(world.agent._sessions._locks) == 0
         assert len(connections(world)[0]._incoming) == 0
+
+
+async def test_messages_that_a_slow_client_holds_up_are_not_told_twice_to_another() -> None:
+    """They are stored and replayed long before their chunks are taken from the runtime."""
+    async with serving() as world:
+        stuck, other = await world.connect(), await world.connect()
+        session_id, fake = await world.work(stuck)
+        stop_reading(stuck)
+        for n in range(20):
+            fake.say(BIG, message_id=f"big{n}")
+        await settle()
+        for n in range(MANY):
+            fake.say(f"text {n}", message_id=f"m{n}")
+        await settle()
+        await other.resume(session_id, replay=True)
+        read_on(stuck)
+        fake.finish()
+        await other.idle(session_id)
+        shown = entities(other.updates(session_id))
+        assert {name: shown[name] for name in shown if name.startswith("m")} == {
+            f"m{n}": f"text {n}" for n in range(MANY)
+        }
+        # What the next prompt's work says is new.
+        request = await other.begin("session/prompt", prompt_params(session_id, "next"))
+        await submitted(fake, 2)
+        fake.run()
+        fake.store(fake.submitted[-1])
+        await other.answer(request)
+        fake.say(" and more", message_id="m0", stored=False)
+        fake.finish()
+        await other.idle(session_id, 2)
+        assert entities(other.updates(session_id))["m0"] == "text 0 and more"
+
+
+async def test_messages_that_a_slow_client_held_up_are_not_told_twice_to_itself() -> None:
+    async with serving() as world:
+        client = await world.connect()
+        session_id, fake = await world.work(client)
+        stop_reading(client)
+        for n in range(20):
+            fake.say(BIG, message_id=f"big{n}")
+        for n in range(MANY):
+            fake.say(f"text {n}", message_id=f"m{n}")
+        fake.finish()
+        await settle()
+        request = await client.begin("session/resume", {"sessionId": session_id, "cwd": "/", **START})
+        await settle()
+        read_on(client)
+        await client.answer(request)
+        await client.until(lambda: client.states(session_id)[-1:] == ["idle:end_turn"])
+        shown = entities(client.updates(session_id))
+        assert [name for name, said in shown.items() if name.startswith("m") and said != f"text {name[1:]}"] == []
+
+
+async def test_a_key_is_looked_up_though_another_clients_replay_stands_still() -> None:
+    store = FakeStore()
+    async with serving(store) as world:
+        client = await world.connect()
+        session_id = await world.stored(client, "one", key="k")
+    store.sessions[session_id] += [
+        HistoryUpdate(session_id, {"sessionUpdate": "agent_message", "messageId": f"b{n}", "content": [text(BIG)]})
+        for n in range(MANY)
+    ]
+    async with serving(store) as world:
+        client, stuck = await world.connect(), await world.connect()
+        await client.resume(session_id)
+        stop_reading(stuck)
+        await stuck.begin("session/resume", {"sessionId": session_id, "cwd": "/", **START})
+        await settle()
+        request = await client.begin("session/prompt", prompt_params(session_id, "one", "k"))
+        await settle()
+        assert client.answered(request)
+        read_on(stuck)
+
+
+@pytest.mark.parametrize("replaying", [False, True])
+async def test_a_client_that_others_wait_for_loses_its_connection(
+    replaying: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving() as world:
+        client, stuck = await world.connect(), await world.connect()
+        session_id, fake = await world.work(client)
+        if replaying:
+            for n in range(MANY):
+                fake.persist(HistoryUpdate(session_id, message(n)))
+        else:
+            await stuck.resume(session_id)
+        stop_reading(stuck)
+        monkeypatch.setattr("sayagain.agent.session.STALL", 0.01)
+        if replaying:
+            await stuck.begin("session/resume", {"sessionId": session_id, "cwd": "/", **START})
+            await settle()
+            await client.resume(session_id, replay=True)
+        for n in range(MANY):
+            fake.say(BIG, message_id=f"m{n}", stored=False)
+        fake.finish()
+        await client.idle(session_id)
+        await stuck.over.wait()
+        assert len(connections(world)) == 1
+        assert len(world.agent._sessions._sessions[session_id].attachments) == 1
+        read_on(stuck)
+
+
+async def test_a_client_that_is_alone_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sayagain.agent.session.STALL", 0.01)
+    async with serving() as world:
+        client = await world.connect()
+        session_id, fake = await world.work(client)
+        stop_reading(client)
+        for n in range(MANY):
+            fake.say(BIG, message_id=f"m{n}", stored=False)
+        fake.finish()
+        with anyio.move_on_after(0.1):
+            await client.over.wait()
+        assert not client.over.is_set()
+        read_on(client)
+        await client.idle(session_id)

@@ -25,13 +25,15 @@ def table(known: set[str] | None = frozenset()) -> PromptTable[str]:  # type: ig
 
 def in_state(state: State) -> PromptTable[str]:
     """A table in which message ``m`` stands in this state, with the waiter ``w``."""
-    made = table(None if state is State.CHECKING else set())
+    made = table(None if state in (State.CHECKING, State.DOUBTED) else set())
     if state is not State.UNKNOWN:
         assert made.arrive("w", "m", content(), keyed=True) == []
     if state in (State.SUBMITTED, State.INSERTED):
         assert made.submit_next() is not None
     if state is State.INSERTED:
         made.stored("m")
+    if state is State.DOUBTED:
+        assert made.cancel("w") == ([], None)
     assert made.state("m") is state
     return made
 
@@ -47,13 +49,19 @@ def test_the_transitions_are_the_ones_of_the_design() -> None:
         ("CHECKING", "FOUND"): "INSERTED",
         ("CHECKING", "ABSENT"): "HELD",
         ("CHECKING", "REFUSE"): "UNKNOWN",
-        ("CHECKING", "WITHDRAW"): "UNKNOWN",
+        ("CHECKING", "WITHDRAW"): "DOUBTED",
         ("HELD", "SUBMIT"): "SUBMITTED",
         ("HELD", "REFUSE"): "UNKNOWN",
         ("HELD", "WITHDRAW"): "UNKNOWN",
         ("SUBMITTED", "STORE"): "INSERTED",
         ("SUBMITTED", "REFUSE"): "UNKNOWN",
         ("SUBMITTED", "WITHDRAW"): "UNKNOWN",
+        ("SUBMITTED", "DOUBT"): "DOUBTED",
+        ("DOUBTED", "ARRIVE"): "CHECKING",
+        ("DOUBTED", "FOUND"): "INSERTED",
+        ("DOUBTED", "ABSENT"): "UNKNOWN",
+        ("DOUBTED", "REFUSE"): "UNKNOWN",
+        ("DOUBTED", "WITHDRAW"): "DOUBTED",
     }
     assert not any(state is State.INSERTED for state, _ in TRANSITIONS), "what is stored stays stored"
     assert {event for _, event in TRANSITIONS} == set(Event)
@@ -67,11 +75,11 @@ def test_a_retry_in_every_state(state: State) -> None:
         assert answers == [Answer("again", "m")]
     else:
         assert answers == []
-        expected = State.HELD if state is State.UNKNOWN else state
-        assert made.state("m") is expected
+        expected = {State.UNKNOWN: State.HELD, State.DOUBTED: State.CHECKING}
+        assert made.state("m") is expected.get(state, state)
 
 
-@pytest.mark.parametrize("state", [State.CHECKING, State.HELD, State.SUBMITTED, State.INSERTED])
+@pytest.mark.parametrize("state", [state for state in State if state is not State.UNKNOWN])
 def test_another_prompt_under_the_key_in_every_state(state: State) -> None:
     made = in_state(state)
     with pytest.raises(InvalidParams):
@@ -83,7 +91,7 @@ def test_another_prompt_under_the_key_in_every_state(state: State) -> None:
 def test_a_cancellation_in_every_state(state: State) -> None:
     made = in_state(state)
     made.arrive("second", "m", content(), keyed=True)
-    answers, submitted = made.cancel("w" if state is not State.UNKNOWN else "second")
+    answers, submitted = made.cancel("second" if state in (State.UNKNOWN, State.DOUBTED) else "w")
     if state is State.SUBMITTED:
         assert (answers, submitted) == ([], "m")
         assert cancelled(made.withdrawn("m")) == ["w", "second"]
@@ -91,25 +99,38 @@ def test_a_cancellation_in_every_state(state: State) -> None:
         assert (answers, submitted) == ([], None)
         assert made.state("m") is State.INSERTED
         return
+    elif state in (State.CHECKING, State.DOUBTED):
+        assert (answers, submitted) == ([], None), "it may be stored, and then none of them was withdrawn"
+        assert made.state("m") is State.DOUBTED
+        assert made.in_doubt
+        assert made.needs_history
+        assert cancelled(made.learn(set())) == ["w", "second"]
     else:
         assert submitted is None
         assert cancelled(answers) == (["second"] if state is State.UNKNOWN else ["w", "second"])
     assert made.state("m") is State.UNKNOWN
+    assert not made.in_doubt
 
 
 @pytest.mark.parametrize("state", list(State))
 def test_a_session_cancel_in_every_state(state: State) -> None:
-    answers, submitted = in_state(state).cancel_all("enough")
+    made = in_state(state)
+    answers, submitted = made.cancel_all("enough")
     assert submitted == ("m" if state is State.SUBMITTED else None)
-    assert cancelled(answers) == (["w"] if state in (State.CHECKING, State.HELD) else [])
+    assert cancelled(answers) == (["w"] if state is State.HELD else [])
+    if state in (State.CHECKING, State.DOUBTED):
+        assert made.state("m") is State.DOUBTED
+        assert made.cancel_all("again") == ([], None)
+        assert cancelled(made.learn(set())) == ["w"]
 
 
 @pytest.mark.parametrize("state", list(State))
-def test_storing_in_every_state_but_those_it_cannot_happen_in(state: State) -> None:
-    if state in (State.CHECKING, State.HELD):
+def test_storing_in_every_state_but_the_one_it_cannot_happen_in(state: State) -> None:
+    if state is State.HELD:
         return
     made = in_state(state)
-    assert made.stored("m") == ([Answer("w", "m")] if state is State.SUBMITTED else [])
+    waits = state in (State.CHECKING, State.DOUBTED, State.SUBMITTED)
+    assert made.stored("m") == ([Answer("w", "m")] if waits else [])
     assert made.state("m") is State.INSERTED
 
 
@@ -118,9 +139,73 @@ def test_a_refusal_in_every_state(state: State) -> None:
     made = in_state(state)
     error = RuntimeDied()
     answers = made.refused("m", error)
-    waits = state in (State.CHECKING, State.HELD, State.SUBMITTED)
+    waits = state not in (State.UNKNOWN, State.INSERTED)
     assert answers == ([Answer("w", "m", error)] if waits else [])
     assert made.state("m") is (State.INSERTED if state is State.INSERTED else State.UNKNOWN)
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_a_doubt_in_every_state(state: State) -> None:
+    made = in_state(state)
+    made.doubt("m", RuntimeDied())
+    assert not made.history_known
+    expected = {State.SUBMITTED: State.DOUBTED}
+    assert made.state("m") is expected.get(state, state)
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_a_withdrawal_that_the_runtime_granted_in_every_state(state: State) -> None:
+    made = in_state(state)
+    answers = made.withdrawn("m")
+    assert cancelled(answers) == (["w"] if state is State.SUBMITTED else [])
+    assert made.state("m") is (State.UNKNOWN if state is State.SUBMITTED else state)
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_a_message_in_doubt_is_answered_by_the_next_read(found: bool) -> None:
+    made = in_state(State.SUBMITTED)
+    error = RuntimeDied()
+    made.doubt("m", error)
+    assert made.needs_history
+    assert made.next_held is None
+    made.work_ended()
+    assert made.learn({"m"} if found else set()) == [Answer("w", "m", None if found else error)]
+    assert made.state("m") is (State.INSERTED if found else State.UNKNOWN)
+    if found:
+        with pytest.raises(InvalidParams):
+            made.arrive("other", "m", content("other"), keyed=True)
+
+
+def test_a_message_in_doubt_whose_history_cannot_be_read() -> None:
+    made = in_state(State.SUBMITTED)
+    made.doubt("m", RuntimeDied())
+    error = HistoryUnreadable()
+    assert made.history_failed(error) == [Answer("w", "m", error)]
+    assert made.state("m") is State.UNKNOWN
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_a_retry_of_a_message_in_doubt_is_served_as_a_new_one(found: bool) -> None:
+    made = in_state(State.DOUBTED)
+    made.arrive("again", "m", content(), keyed=True)
+    answers = made.learn({"m"} if found else set())
+    if found:
+        assert answers == [Answer("w", "m"), Answer("again", "m")]
+        return
+    assert cancelled(answers) == ["w"]
+    prompt = made.submit_next()
+    assert prompt is not None
+    assert made.stored("m") == [Answer("again", "m")]
+
+
+def test_a_read_that_began_before_a_doubt_teaches_nothing() -> None:
+    made = in_state(State.SUBMITTED)
+    reading = made.reading
+    made.doubt("m", RuntimeDied())
+    assert made.learn(set(), reading) == []
+    assert not made.history_known
+    assert made.state("m") is State.DOUBTED
+    assert made.learn({"m"}, made.reading) == [Answer("w", "m")]
 
 
 @pytest.mark.parametrize("found", [True, False])
@@ -183,6 +268,50 @@ def test_work_that_ends_before_the_outcome_is_known_frees_nothing() -> None:
     assert made.submit_next() is not None
 
 
+def test_a_withdrawal_leaves_other_work_running() -> None:
+    made = in_state(State.SUBMITTED)
+    made.arrive("next", "n", content(), keyed=True)
+    made.work_started()
+    made.withdrawn("m")
+    assert made.busy
+    assert made.submit_next() is None
+    made.work_ended()
+    assert made.submit_next() is not None
+
+
+def test_a_withdrawal_of_all_that_runs_lets_the_next_one_go() -> None:
+    made = in_state(State.SUBMITTED)
+    made.arrive("next", "n", content(), keyed=True)
+    made.withdrawn("m")
+    assert made.submit_next() is not None
+
+
+def test_whether_too_many_wait_is_said_of_messages_that_are_not_stored() -> None:
+    made = table(None)
+    for n in range(MAX_UNSTORED + 2):
+        assert made.arrive(f"w{n}", f"m{n}", content(), keyed=True) == []
+    stored = ["m1", f"m{MAX_UNSTORED + 1}"]
+    assert made.learn(set(stored)) == [Answer(f"w{name[1:]}", name) for name in stored]
+    assert len(made) == MAX_UNSTORED
+
+
+def test_too_many_of_an_unread_history_are_refused_when_it_was_read() -> None:
+    made = table(None)
+    for n in range(MAX_UNSTORED + 1):
+        made.arrive(f"w{n}", f"m{n}", content(), keyed=True)
+    (answer,) = made.learn(set())
+    assert answer.waiter == f"w{MAX_UNSTORED}"
+    assert isinstance(answer.error, PromptRefused)
+    assert len(made) == MAX_UNSTORED
+
+
+@pytest.mark.parametrize("extra", [{"annotations": None}, {"_meta": {"trace": "1"}}, {"_meta": None}])
+def test_what_says_nothing_about_a_prompt_does_not_make_it_another(extra: dict[str, Any]) -> None:
+    made = in_state(State.INSERTED)
+    assert made.arrive("again", "m", [{**content()[0], **extra}], keyed=True) == [Answer("again", "m")]
+    assert made.arrive("again", "m", ({**content()[0], **extra},), keyed=True) == [Answer("again", "m")]
+
+
 def test_what_waits_is_bounded() -> None:
     made = table()
     for n in range(MAX_UNSTORED):
@@ -215,7 +344,8 @@ class PromptTableMachine(RuleBasedStateMachine):
         self.texts: dict[str, str] = {}
         self.waiting: dict[int, str] = {}
         """Requests without an answer, and the message of each."""
-        self.stored_times: dict[str, int] = {}
+        self.reading: tuple[int, set[str]] | None = None
+        """A read of the history under way: what it will tell."""
 
     def take(self, answers: list[Answer[int]]) -> None:
         outcomes: dict[str, set[str]] = {}
@@ -224,10 +354,13 @@ class PromptTableMachine(RuleBasedStateMachine):
             outcomes.setdefault(answer.message_id, set()).add(type(answer.error).__name__)
             if answer.error is None:
                 assert answer.message_id in self.disk, "an answer with an id means that it is stored"
-            else:
+            elif not isinstance(answer.error, HistoryUnreadable):
                 assert answer.message_id not in self.disk, "an error means that it is not"
         assert all(len(kinds) == 1 for kinds in outcomes.values()), "equal answers for one message"
-        assert not outcomes.keys() & set(self.waiting.values()), "all requests of a message together"
+        again = outcomes.keys() & set(self.waiting.values())
+        assert all(outcomes[message_id] <= {"RequestCancelled", "RuntimeDied"} for message_id in again), (
+            "all requests of a message together, but those that came after it was given up"
+        )
 
     @rule(key=KEYS, text=st.sampled_from(["hello", "other"]))
     def prompt(self, key: str, text: str) -> None:
@@ -275,6 +408,19 @@ class PromptTableMachine(RuleBasedStateMachine):
         self.take(self.table.learn(set(self.disk)) if works else self.table.history_failed(HistoryUnreadable()))
 
     @rule()
+    def begin_to_read(self) -> None:
+        """As a replay does, which takes its time."""
+        self.reading = self.table.reading, set(self.disk)
+
+    @precondition(lambda self: self.reading is not None and not self.table.history_known)
+    @rule()
+    def end_reading(self) -> None:
+        assert self.reading is not None
+        reading, ids = self.reading
+        self.reading = None
+        self.take(self.table.learn(ids, reading))
+
+    @rule()
     def submit(self) -> None:
         before = self.table.submitted
         prompt = self.table.submit_next()
@@ -295,6 +441,17 @@ class PromptTableMachine(RuleBasedStateMachine):
             self.take(self.table.refused(prompt.message_id, RuntimeDied()))
             self.table.work_ended()
 
+    @precondition(lambda self: self.table.submitted is not None)
+    @rule(stored=st.booleans())
+    def doubt(self, stored: bool) -> None:
+        """The runtime ends, and nobody can tell."""
+        prompt = self.table.submitted
+        assert prompt is not None
+        if stored:
+            self.disk.add(prompt.message_id)
+        self.table.doubt(prompt.message_id, RuntimeDied())
+        self.table.work_ended()
+
     @rule()
     def work_starts(self) -> None:
         self.table.work_started()
@@ -309,6 +466,7 @@ class PromptTableMachine(RuleBasedStateMachine):
         """The next process knows what is stored, and nothing else."""
         self.table = PromptTable(None)
         self.texts = {}
+        self.reading = None
 
     @invariant()
     def one_submitted_at_most(self) -> None:

@@ -149,7 +149,7 @@ def test_a_message_of_the_cut_goes_on_after_it() -> None:
     assert made.release() == [NOTICE, chunk("m", "after")]
 
 
-def test_the_replayed_messages_that_are_remembered_are_bounded() -> None:
+def test_the_replayed_messages_that_are_remembered_of_a_quiet_session_are_bounded() -> None:
     made = gate(GateState.REPLAYING)
     for n in range(RECENT + 1):
         made.history(whole(f"m{n}", "x"))
@@ -157,6 +157,45 @@ def test_the_replayed_messages_that_are_remembered_are_bounded() -> None:
     made.release()
     assert made.live(chunk("m0", "x"))
     assert not made.live(chunk(f"m{RECENT}", "x"))
+
+
+def test_of_a_session_that_works_every_replayed_message_is_remembered_until_all_has_come() -> None:
+    made = gate(GateState.OPEN)
+    made.begin(live=True)
+    for n in range(RECENT + 1):
+        made.history(whole(f"m{n}", "x"))
+    made.passed()
+    made.complete()
+    made.release()
+    assert not made.live(chunk("m0", "x"))
+    made.passed()
+    assert made.live(chunk("m0", "y"))
+
+
+def test_what_the_cut_took_away_is_given_back_when_the_replay_fails() -> None:
+    made = gate(GateState.MARKED)
+    made.live(chunk("told", "a"))
+    made.live(chunk("untold", "b"))
+    made.live(NOTICE)
+    made.cut(frozenset({("agent_message", "told"), ("agent_message", "untold")}))
+    made.begin()
+    made.history(whole("told", "a"))
+    made.live(chunk("told", "c"))
+    made.live(chunk("untold", "d"))
+    assert made.told == {("agent_message", "told")}
+    assert made.abort() == [chunk("untold", "b"), NOTICE, chunk("untold", "d")]
+
+
+def test_a_completed_replay_leaves_nothing_for_a_later_failure() -> None:
+    made = gate(GateState.MARKED)
+    made.live(chunk("m", "a"))
+    made.cut(frozenset({("agent_message", "m")}))
+    made.begin()
+    made.history(whole("m", "a"))
+    made.complete()
+    made.live(chunk("m", "b"))
+    assert made.told == frozenset()
+    assert made.abort() == [chunk("m", "b")]
 
 
 class GateMachine(RuleBasedStateMachine):
@@ -214,7 +253,7 @@ class GateMachine(RuleBasedStateMachine):
         """The journal has all that is not stored."""
         self.cut = {name: self.texts[name] for name in self.texts.keys() - self.stored}
         self.gate.cut(frozenset(("agent_message", name) for name in self.cut))
-        self.gate.begin()
+        self.gate.begin(live=True)
 
     @precondition(lambda self: self.gate.state is GateState.REPLAYING)
     @rule()

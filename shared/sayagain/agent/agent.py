@@ -110,7 +110,7 @@ class Agent:
         if method == "session/cancel" and self._peers[connection].initialized:
             params = validate(served("agent", "notification")[method].params_type(), params)
             if not self._sessions.is_child(params["sessionId"]):
-                self._sessions.active(connection, params["sessionId"]).cancel()
+                self._sessions.active(connection, params["sessionId"]).pump.cancel()
         return None
 
     def closed(self, connection: Connection) -> None:
@@ -183,7 +183,7 @@ class Agent:
         session = self._sessions.active(request.connection, session_id)
         check_prompt(params["prompt"], self._runtime.capabilities)
         message_id = fresh_message_id() if key is None else derive_message_id(session_id, key)
-        session.prompt(request, message_id, params["prompt"], keyed=key is not None)
+        session.pump.take(request, message_id, params["prompt"], keyed=key is not None)
         return DEFERRED
 
     async def _set_config_option(self, request: IncomingRequest, params: Params) -> Params:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from sayagain.agent.asks import OpenAsk
+from sayagain.agent.journal import Journal
 from sayagain.agent.replay import Gate, GateState
 from sayagain.connection import Connection
 
@@ -27,6 +28,10 @@ class Attachment:
         self.connection = connection
         self.session_id = session_id
         self.active = False
+        self.queued = 0
+        """Replaying resumes of this client that wait for their turn: live updates wait from the request on (RPL-4)."""
+        self.prompts_before: int | None = None
+        """How many prompts the runtime had been given when the last replay was read to its end; ``None`` before."""
         self._send_ask = send_ask
         # In order of announcement, so parents come before their children.
         self._gates: dict[str, Gate[OpenAsk]] = {session_id: Gate()}
@@ -66,6 +71,25 @@ class Attachment:
         for child_id in children:
             self.gate(child_id).hold()
 
+    def hold(self, children: Iterable[str]) -> None:
+        """A replay was asked for: all waits from here on, that of the session's ``children`` too."""
+        self.hold_children([*self._gates, *children])
+
+    @property
+    def replaying(self) -> bool:
+        """Whether a replay is being sent."""
+        return any(gate.state is GateState.REPLAYING for gate in self._gates.values())
+
+    def inserted(self, prompts: int) -> None:
+        """The runtime stored the message that it was given as the one of this number.
+
+        When the replay had been read before it was given, all that the replay shows has come by now.
+        """
+        if self.prompts_before is not None and self.prompts_before < prompts:
+            self.prompts_before = None
+            for gate in self._gates.values():
+                gate.passed()
+
     def open(self, session_id: str) -> set[str]:
         """Open one gate: what waited goes out. The children that it announced or mentioned."""
         waiting = self.gate(session_id).release()
@@ -81,11 +105,17 @@ class Attachment:
         for session_id in list(self._gates):
             self.open(session_id)
 
-    def abort(self) -> list[tuple[str, list[Mapping[str, Any] | OpenAsk]]]:
-        """A replay failed: every gate opens without a marker. What waited, to be delivered after the error answer."""
-        return [
-            (session_id, gate.abort()) for session_id, gate in self._gates.items() if gate.state is not GateState.OPEN
-        ]
+    def abort(self, journal: Callable[[str], Journal]) -> list[tuple[str, list[Mapping[str, Any] | OpenAsk]]]:
+        """A replay failed: every gate opens without a marker. What waited, to be delivered after the error answer.
+
+        Of what the replay sent in the state of its beginning, the present state follows from the journals.
+        """
+        waiting: list[tuple[str, list[Mapping[str, Any] | OpenAsk]]] = []
+        for session_id, gate in self._gates.items():
+            if gate.state is not GateState.OPEN:
+                told = gate.told
+                waiting.append((session_id, [*gate.abort(), *journal(session_id).updates(told)]))
+        return waiting
 
     def deliver(self, waiting: Iterable[tuple[str, list[Mapping[str, Any] | OpenAsk]]]) -> None:
         """Send what :meth:`abort` returned."""

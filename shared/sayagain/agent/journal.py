@@ -10,7 +10,7 @@ Only what is history by nature is kept: messages, thoughts, tool calls, terminal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -134,9 +134,14 @@ class Journal:
         """A later message was stored, and rows are stored in order: all that is finished is in the history."""
         self._entities = {name: entity for name, entity in self._entities.items() if not entity.settled}
 
-    def updates(self) -> list[Mapping[str, Any]]:
-        """Every entity in its present state, in the order in which they first appeared."""
-        return [update for entity in self._entities.values() for update in entity.updates()]
+    def updates(self, only: Set[tuple[str, str]] | None = None) -> list[Mapping[str, Any]]:
+        """Every entity, or ``only`` these, in its present state, in the order in which they first appeared."""
+        return [
+            update
+            for name, entity in self._entities.items()
+            if only is None or name in only
+            for update in entity.updates()
+        ]
 
     def entities(self) -> frozenset[tuple[str, str]]:
         """What :meth:`updates` covers."""

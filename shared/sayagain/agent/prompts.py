@@ -6,6 +6,10 @@ before its first ``await``: two equal requests in one write can't both pass.
 
 Prompts are held *here*, never in the runtime's queue, and the runtime has at most one unstored message: both runtimes
 merge, fold, steer or lose what is queued in them (measured). That also makes a withdrawal certain.
+
+An error says that nothing was inserted (KEY-4), so it is never given while nobody knows. A message that its sender
+takes back before the history was read, or whose runtime ended without a word about it, is *in doubt*: nobody goes on
+with it, and the next read of the history tells its answer.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 from sayagain.errors import InvalidParams, PromptRefused, RequestCancelled, SayagainError
 
@@ -35,6 +39,7 @@ class State(Enum):
     CHECKING = "reserved; the stored history was not read yet"
     HELD = "waits here for the session to be idle"
     SUBMITTED = "given to the runtime, not known to be stored"
+    DOUBTED = "nobody goes on with it; the history tells whether it is stored"
     INSERTED = "stored by the runtime"
 
 
@@ -48,6 +53,7 @@ class Event(Enum):
     STORE = "the runtime stored it"
     REFUSE = "the runtime, or a failed read, turned it away: nothing is stored"
     WITHDRAW = "its sender, or the session's end, took it back"
+    DOUBT = "the runtime ended or failed, and nobody could tell whether it was stored"
 
 
 TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
@@ -55,14 +61,23 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
     (State.CHECKING, Event.FOUND): State.INSERTED,
     (State.CHECKING, Event.ABSENT): State.HELD,
     (State.CHECKING, Event.REFUSE): State.UNKNOWN,
-    (State.CHECKING, Event.WITHDRAW): State.UNKNOWN,
+    (State.CHECKING, Event.WITHDRAW): State.DOUBTED,
     (State.HELD, Event.SUBMIT): State.SUBMITTED,
     (State.HELD, Event.REFUSE): State.UNKNOWN,
     (State.HELD, Event.WITHDRAW): State.UNKNOWN,
     (State.SUBMITTED, Event.STORE): State.INSERTED,
     (State.SUBMITTED, Event.REFUSE): State.UNKNOWN,
     (State.SUBMITTED, Event.WITHDRAW): State.UNKNOWN,
+    (State.SUBMITTED, Event.DOUBT): State.DOUBTED,
+    (State.DOUBTED, Event.ARRIVE): State.CHECKING,
+    (State.DOUBTED, Event.FOUND): State.INSERTED,
+    (State.DOUBTED, Event.ABSENT): State.UNKNOWN,
+    (State.DOUBTED, Event.REFUSE): State.UNKNOWN,
+    (State.DOUBTED, Event.WITHDRAW): State.DOUBTED,
 }
+
+_UNREAD: Final = frozenset({State.CHECKING, State.DOUBTED})
+"""States that the next read of the history ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +91,20 @@ class Answer(Generic[W]):
 
 @dataclass(slots=True)
 class Prompt(Generic[W]):
-    """A message that is not known to be stored, and every request that waits for it."""
+    """A message that is not known to be stored, and every request that waits for it.
+
+    ``doubted`` are requests that nobody goes on with, each with its error, should the message not be stored. A retry
+    that comes meanwhile stands in ``waiters`` and is served as a new one then.
+    """
 
     message_id: str
     content: Sequence[Mapping[str, Any]]
     digest: bytes
     state: State = State.CHECKING
     waiters: list[W] = field(default_factory=list[W])
+    doubted: list[tuple[W, SayagainError]] = field(default_factory=list[tuple[W, SayagainError]])
+    given: bool = False
+    """Whether the runtime had it, so that what is found is this prompt and no other."""
 
 
 class PromptTable(Generic[W]):
@@ -97,7 +119,10 @@ class PromptTable(Generic[W]):
         # and their retries are taken at their word (KEY-5).
         self._digests: dict[str, bytes] = {}
         self._prompts: dict[str, Prompt[W]] = {}
-        self._busy = False
+        self._reading = 0
+        self._working = False
+        # A message was given to the runtime, and the end of its work was not reported.
+        self._given = False
 
     def __len__(self) -> int:
         """How many messages wait."""
@@ -125,18 +150,22 @@ class PromptTable(Generic[W]):
         if prompt := self._prompts.get(message_id):
             if prompt.digest != digest:
                 raise _reused()
+            if prompt.state is State.DOUBTED:
+                self._move(prompt, Event.ARRIVE)
             prompt.waiters.append(waiter)
             return []
         if self.state(message_id) is State.INSERTED:
             if self._digests.get(message_id, digest) != digest:
                 raise _reused()
             return [Answer(waiter, message_id)]
-        if len(self._prompts) >= MAX_UNSTORED:
-            raise PromptRefused(f"{MAX_UNSTORED} prompts already wait in this session")
+        # A fresh id can't be in any history. Any other may be stored until the history was read, so then it is known
+        # whether too many wait.
+        absent = self._known is not None or not keyed
+        if absent and len(self._prompts) >= MAX_UNSTORED:
+            raise _too_many()
         prompt = Prompt[W](message_id, content, digest, waiters=[waiter])
         self._prompts[message_id] = prompt
-        # A fresh id can't be in any history.
-        if self._known is not None or not keyed:
+        if absent:
             self._move(prompt, Event.ABSENT)
         return []
 
@@ -144,13 +173,14 @@ class PromptTable(Generic[W]):
         """``$/cancel_request`` for one of a message's requests (KEY-6, CAN-4).
 
         Returns the answers, and the id of a message that the runtime has to be asked to give back; when it does,
-        :meth:`withdrawn` follows, else the message gets stored and all its requests get its id.
+        :meth:`withdrawn` follows, else the message gets stored and all its requests get its id. A message that may be
+        stored already is answered when the history was read.
         """
         for prompt in self._prompts.values():
             if waiter in prompt.waiters:
                 if prompt.state is State.SUBMITTED:
                     return [], prompt.message_id
-                return self._end(prompt, Event.WITHDRAW, RequestCancelled()), None
+                return self._take_back(prompt, RequestCancelled()), None
         return [], None
 
     def cancel_all(self, reason: str) -> tuple[list[Answer[W]], str | None]:
@@ -161,7 +191,7 @@ class PromptTable(Generic[W]):
             if prompt.state is State.SUBMITTED:
                 submitted = prompt.message_id
             else:
-                answers += self._end(prompt, Event.WITHDRAW, RequestCancelled(reason))
+                answers += self._take_back(prompt, RequestCancelled(reason))
         return answers, submitted
 
     # What the history says.
@@ -174,26 +204,57 @@ class PromptTable(Generic[W]):
     @property
     def needs_history(self) -> bool:
         """Whether a message waits for the history to be read."""
-        return self._known is None and any(p.state is State.CHECKING for p in self._prompts.values())
+        return self._known is None and any(p.state in _UNREAD for p in self._prompts.values())
 
-    def learn(self, stored: Set[str]) -> list[Answer[W]]:
-        """The whole history was read: these ids are stored. The set is taken over, not copied."""
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a request waits to be told that nothing was inserted, or that it was."""
+        return any(p.doubted for p in self._prompts.values())
+
+    @property
+    def reading(self) -> int:
+        """To be taken before a read of the history and given to :meth:`learn` with what was read."""
+        return self._reading
+
+    def learn(self, stored: Set[str], reading: int | None = None) -> list[Answer[W]]:
+        """The whole history was read: these ids are stored. The set is taken over, not copied.
+
+        Without effect when the history became uncertain after the read began (``reading``): the runtime may have stored
+        a message behind the reader's back.
+        """
+        if reading is not None and reading != self._reading:
+            return []
         known = stored if isinstance(stored, set) else set(stored)
         known.update(self._digests)
         self._known = known
         answers: list[Answer[W]] = []
-        for prompt in list(self._prompts.values()):
-            # Of a submitted one the runtime itself tells what became of it.
-            if prompt.state is State.CHECKING:
-                if prompt.message_id in known:
-                    answers += self._end(prompt, Event.FOUND)
-                else:
-                    self._move(prompt, Event.ABSENT)
+        unread = [prompt for prompt in self._prompts.values() if prompt.state in _UNREAD]
+        waiting = len(self._prompts) - len(unread)
+        # Of a submitted one the runtime itself tells what became of it.
+        for prompt in unread:
+            if prompt.message_id in known:
+                answers += self._found(prompt)
+            elif prompt.state is State.DOUBTED:
+                answers += self._end(prompt, Event.ABSENT)
+            elif waiting >= MAX_UNSTORED:
+                answers += self._end(prompt, Event.REFUSE, _too_many())
+            else:
+                waiting += 1
+                answers += self._verdicts(prompt)
+                self._move(prompt, Event.ABSENT)
         return answers
 
-    def forget_history(self) -> None:
-        """It is no longer certain which messages are stored: the next keyed one waits for the history to be read."""
+    def doubt(self, message_id: str, error: SayagainError) -> None:
+        """The runtime ended, or failed, and nobody could tell whether it stored the message.
+
+        Its requests are answered when the history was read again: with the id, or with ``error``.
+        """
         self._known = None
+        self._reading += 1
+        prompt = self._prompts.get(message_id)
+        if prompt is not None and prompt.state is State.SUBMITTED:
+            self._move(prompt, Event.DOUBT)
+            self._set_aside(prompt, error)
 
     def history_failed(self, error: SayagainError, found: Set[str] = frozenset()) -> list[Answer[W]]:
         """The history could not be read: an error for those that wait for it, never an empty set (section 4).
@@ -203,9 +264,9 @@ class PromptTable(Generic[W]):
         """
         answers: list[Answer[W]] = []
         for prompt in list(self._prompts.values()):
-            if prompt.state is State.CHECKING and prompt.message_id in found:
-                answers += self._end(prompt, Event.FOUND)
-            elif prompt.state is State.CHECKING:
+            if prompt.state in _UNREAD and prompt.message_id in found:
+                answers += self._found(prompt)
+            elif prompt.state in _UNREAD:
                 answers += self._end(prompt, Event.REFUSE, error)
         return answers
 
@@ -218,22 +279,23 @@ class PromptTable(Generic[W]):
 
     def work_started(self) -> None:
         """The runtime works; held prompts wait."""
-        self._busy = True
+        self._working = True
 
     def work_ended(self) -> None:
-        """The runtime is idle; held prompts may go. Without effect while a submitted message awaits its outcome."""
+        """The runtime is idle; held prompts may go, unless a submitted message awaits its outcome."""
+        self._working = False
         if self.submitted is None:
-            self._busy = False
+            self._given = False
 
     @property
     def busy(self) -> bool:
         """Whether the runtime works, or will: a message that was just stored may not have its ``running`` yet."""
-        return self._busy
+        return self._working or self._given
 
     @property
     def next_held(self) -> Prompt[W] | None:
         """The message that goes to the runtime next; ``None`` unless the runtime is idle and has none."""
-        if self._busy or self.submitted is not None:
+        if self.busy or self.submitted is not None:
             return None
         return next((p for p in self._prompts.values() if p.state is State.HELD), None)
 
@@ -242,14 +304,14 @@ class PromptTable(Generic[W]):
         prompt = self.next_held
         if prompt is not None:
             self._move(prompt, Event.SUBMIT)
-            self._busy = True
+            self._given = prompt.given = True
         return prompt
 
     def stored(self, message_id: str) -> list[Answer[W]]:
         """The runtime stored the message, ours or one that it made itself."""
         if prompt := self._prompts.get(message_id):
             self._digests[message_id] = prompt.digest
-            answers = self._end(prompt, Event.STORE)
+            answers = self._end(prompt, Event.FOUND if prompt.state in _UNREAD else Event.STORE)
         else:
             answers = []
         if self._known is not None:
@@ -262,12 +324,34 @@ class PromptTable(Generic[W]):
         return self._end(prompt, Event.REFUSE, error) if prompt else []
 
     def withdrawn(self, message_id: str, reason: str = "withdrawn before it was inserted") -> list[Answer[W]]:
-        """The runtime gave the submitted message back."""
+        """The runtime gave the submitted message back. What else it works on goes on."""
         prompt = self._prompts.get(message_id)
-        if prompt is None:
+        if prompt is None or prompt.state is not State.SUBMITTED:
             return []
-        self._busy = False
+        self._given = False
         return self._end(prompt, Event.WITHDRAW, RequestCancelled(reason))
+
+    def _take_back(self, prompt: Prompt[W], error: RequestCancelled) -> list[Answer[W]]:
+        if TRANSITIONS[prompt.state, Event.WITHDRAW] is not State.DOUBTED:
+            return self._end(prompt, Event.WITHDRAW, error)
+        self._move(prompt, Event.WITHDRAW)
+        self._set_aside(prompt, error)
+        return []
+
+    def _set_aside(self, prompt: Prompt[W], error: SayagainError) -> None:
+        prompt.doubted += [(waiter, error) for waiter in prompt.waiters]
+        prompt.waiters.clear()
+
+    def _found(self, prompt: Prompt[W]) -> list[Answer[W]]:
+        if prompt.given:
+            self._digests[prompt.message_id] = prompt.digest
+        return self._end(prompt, Event.FOUND)
+
+    def _verdicts(self, prompt: Prompt[W]) -> list[Answer[W]]:
+        """It is not stored: those that nobody goes on with get their errors."""
+        answers = [Answer(waiter, prompt.message_id, error) for waiter, error in prompt.doubted]
+        prompt.doubted.clear()
+        return answers
 
     def _move(self, prompt: Prompt[W], event: Event) -> None:
         prompt.state = TRANSITIONS[prompt.state, event]
@@ -276,13 +360,30 @@ class PromptTable(Generic[W]):
         """Leave the table; all requests of the message are answered together (KEY-3)."""
         self._move(prompt, event)
         del self._prompts[prompt.message_id]
-        return [Answer(waiter, prompt.message_id, error) for waiter in prompt.waiters]
+        # What is stored is stored for all of them; what could not be read is an error to all of them.
+        early = self._verdicts(prompt) if event is Event.ABSENT else []
+        waiters = [waiter for waiter, _ in prompt.doubted] + prompt.waiters
+        return early + [Answer(waiter, prompt.message_id, error) for waiter in waiters]
 
 
 def _digest(content: Sequence[Mapping[str, Any]]) -> bytes:
     # ASCII escapes, so that lone surrogates in a prompt can be hashed.
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    canonical = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(canonical.encode("ascii"), digest_size=16).digest()
+
+
+def _plain(value: object) -> object:
+    """Without what says nothing about the prompt: ``null``, which is the same as absent (RPC-6), and ``_meta``."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, object]", value)
+        return {name: _plain(item) for name, item in fields.items() if item is not None and name != "_meta"}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in cast("Sequence[object]", value)]
+    return value
+
+
+def _too_many() -> PromptRefused:
+    return PromptRefused(f"{MAX_UNSTORED} prompts already wait in this session")
 
 
 def _reused() -> InvalidParams:

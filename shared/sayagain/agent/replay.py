@@ -12,7 +12,7 @@ replaying    history            replaying     passes
 replaying    complete           marked        the marker, ``replay_complete``
 replaying    abort              open          no marker; what waited is returned or dropped
 marked       release            open          what waited
-open         hold               marked        a session that is not active yet: no replay, no marker
+open         hold               marked        not active yet, or about to be replayed: live updates wait
 replaying    hold               replaying     waits already
 ===========  =================  ============  ==================================================
 
@@ -23,7 +23,6 @@ message that the history gives whole.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
@@ -39,8 +38,9 @@ T = TypeVar("T")
 MARKER: Final[Mapping[str, Any]] = {"sessionUpdate": "replay_complete"}
 
 RECENT: Final = 64
-"""Replayed messages that live chunks may still be on the way for: those between the runtime's disk and our reader,
-a pipe's content at most."""
+"""Replayed messages that live chunks may be on the way for in a session that has not worked in this process: those in
+the runtime's pipe. Of one that has, every replayed message is remembered: what a slow client holds up between the
+runtime and us is bounded by the runtime's own buffer alone."""
 
 
 class GateState(Enum):
@@ -83,8 +83,13 @@ class Gate(Generic[T]):
         self._waiting: list[Mapping[str, Any] | T] = []
         self._growing: set[tuple[str, str]] = set()
         """Entities of which chunks wait."""
-        self._recent: deque[tuple[str, str]] = deque(maxlen=RECENT)
+        self._recent: dict[tuple[str, str], None] = {}
+        self._remembered: int | None = RECENT
         self._cut: frozenset[tuple[str, str]] = frozenset()
+        self._uncut: list[Mapping[str, Any] | T] = []
+        """What the cut took away, for a replay that fails."""
+        self._told: set[tuple[str, str]] = set()
+        """Entities of the cut that were sent."""
 
     @property
     def state(self) -> GateState:
@@ -103,26 +108,42 @@ class Gate(Generic[T]):
         the history has it. All else keeps its place.
         """
         self._cut = entities
+        self._uncut = [item for item in self._waiting if _is_update(item) and entity_of(item) is not None]
+        self._told.clear()
         self._drop(lambda update: entity_of(update) is not None)
 
-    def begin(self) -> None:
-        """A replay begins."""
+    def begin(self, *, live: bool = False) -> None:
+        """A replay begins; of a session that is ``live``, chunks of any message may be on the way."""
         self._move(GateEvent.BEGIN)
         self._recent.clear()
+        self._remembered = None if live else RECENT
+
+    def passed(self) -> None:
+        """All that was on the way when the replay was read has come."""
+        if self._state is not GateState.REPLAYING:
+            self._recent.clear()
 
     def history(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
         """An update from the history, or of the cut; passes while replaying."""
         assert self._state is GateState.REPLAYING
         entity = entity_of(update)
-        if entity is not None and entity not in self._cut:
-            self._recent.append(entity)
-            if entity in self._growing:
-                self._drop(lambda waiting: entity_of(waiting) == entity and _grows(waiting))
+        if entity is None:
+            return update
+        if entity in self._cut:
+            self._told.add(entity)
+            return update
+        self._recent[entity] = None
+        if self._remembered is not None and len(self._recent) > self._remembered:
+            del self._recent[next(iter(self._recent))]
+        if entity in self._growing:
+            self._drop(lambda waiting: entity_of(waiting) == entity and _grows(waiting))
         return update
 
     def complete(self) -> Mapping[str, Any]:
         """Everything selected was sent. Returns the marker (RPL-1, RPL-2)."""
         self._move(GateEvent.COMPLETE)
+        self._uncut.clear()
+        self._told.clear()
         return MARKER
 
     def hold(self) -> None:
@@ -165,9 +186,20 @@ class Gate(Generic[T]):
         return self._drain()
 
     def abort(self) -> list[Mapping[str, Any] | T]:
-        """The replay failed or was cancelled: no marker. What waited, for a session that stays attached."""
+        """The replay failed or was cancelled: no marker. What waited, for a session that stays attached.
+
+        What the cut took away was to come with the history, so it is given back. Entities of the cut that were sent
+        already (:attr:`told`) may have been sent as an older state: whoever delivers this sends their present one.
+        """
         self._move(GateEvent.ABORT)
+        self._waiting[:0], self._uncut = self._uncut, []
+        self._drop(lambda update: entity_of(update) in self._told)
         return self._drain()
+
+    @property
+    def told(self) -> frozenset[tuple[str, str]]:
+        """Entities of the cut that this replay sent."""
+        return frozenset(self._told)
 
     def _move(self, event: GateEvent) -> None:
         self._state = TRANSITIONS[self._state, event]

@@ -36,11 +36,12 @@ async def replay(session: Session, attachment: Attachment) -> None:
 
     When this raises or is cancelled, nothing was certified that was not sent whole, and the caller aborts the gates.
     """
-    async with session.history_lock:
+    async with session.replay_lock:
         owned = await _own(session)
-        ids = await _Replay(session, attachment).run()
+        reading = session.pump.table.reading
+        ids = await _Replay(session, attachment, owned=owned).run()
         if owned:
-            session.learn(ids)
+            session.pump.learn(ids, reading)
 
 
 async def _own(session: Session) -> bool:
@@ -64,8 +65,9 @@ async def _closing(entries: AsyncIterator[HistoryEntry]) -> AsyncGenerator[Async
 
 
 class _Replay:
-    def __init__(self, session: Session, attachment: Attachment) -> None:
+    def __init__(self, session: Session, attachment: Attachment, *, owned: bool) -> None:
         self._session = session
+        self._owned = owned
         self._attachment = attachment
         self._connection = attachment.connection
         self._root = session.session_id
@@ -80,17 +82,19 @@ class _Replay:
         """Replay; the ids of all stored messages."""
         self._close_gates()
         try:
-            # Unfinished work in the history goes on only while this process works on the session.
-            live = self._session.foreground.active or bool(self._session.working_children())
+            # Unfinished work in the history goes on while this process works on the session. Whether another owner
+            # does is not known here, so it is shown as it is stored.
+            live = not self._owned or self._session.foreground.active or bool(self._session.working_children())
             async with _closing(self._session.runtime.history(self._root, live=live)) as entries:
                 async for entry in entries:
                     self._take(entry)
-                    await self._connection.drained()
+                    await self._session.drained(self._connection)
         except SessionNotFound:
             # Made in this process and never prompted: an empty history, which is told as one (RPL-2).
             if not self._session.fresh:
                 raise
         self._end(self._root)
+        self._attachment.prompts_before = self._session.pump.given
         self._tell_gaps()
         # A child that started meanwhile is announced before the response too: it gets its marker (RPL-8).
         for child_id in self._attachment.open(self._root) - self._begun:
@@ -124,7 +128,7 @@ class _Replay:
             self._cut.entities[session_id] = journal.entities()
             attachment.gate(session_id).hold()
             attachment.gate(session_id).cut(self._cut.entities[session_id])
-        attachment.gate(self._root).begin()
+        attachment.gate(self._root).begin(live=session.worked)
         self._begun.add(self._root)
 
     def _begin_child(self, parent_id: str, child_id: str, update: Mapping[str, Any]) -> bool:
@@ -133,7 +137,7 @@ class _Replay:
         if child_id in self._begun:
             return False
         self._begun.add(child_id)
-        self._attachment.gate(child_id).begin()
+        self._attachment.gate(child_id).begin(live=self._session.worked)
         return True
 
     def _send(self, session_id: str, update: Mapping[str, Any]) -> None:

@@ -1,13 +1,13 @@
 """One session of this process: its prompts, its state, and everybody who is attached to it.
 
-Two tasks work for a session. One takes the runtime's events in order and passes them on; the other gives the runtime
-one prompt at a time. Everything else is a plain call made from a connection's reader.
+Two tasks work for a session. One takes the runtime's events in order and passes them on; the other is the prompt pump.
+Everything else is a plain call made from a connection's reader.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -18,18 +18,10 @@ import anyio.abc
 from sayagain.agent.asks import AskBook, OpenAsk
 from sayagain.agent.attachment import Attachment
 from sayagain.agent.foreground import ForegroundMachine
-from sayagain.agent.journal import Journal
-from sayagain.agent.prompts import Answer, PromptTable
-from sayagain.connection import Connection, ConnectionLost, IncomingRequest, PeerError
-from sayagain.errors import (
-    HistoryUnreadable,
-    RequestCancelled,
-    RuntimeDied,
-    RuntimeFault,
-    SayagainError,
-    SessionInUse,
-    to_wire,
-)
+from sayagain.agent.journal import Journal, entity_of
+from sayagain.agent.pump import PromptPump
+from sayagain.connection import Connection, ConnectionLost, PeerError
+from sayagain.errors import RuntimeDied, to_wire
 from sayagain.runtime import (
     Ask,
     AskWithdrawn,
@@ -47,9 +39,9 @@ __all__ = ["Child", "Session"]
 
 logger = logging.getLogger(__name__)
 
-WITHDRAW_PATIENCE: Final = 2.0
-"""Seconds for a runtime to give back the submitted message of a session that is closed. A runtime that hangs is ended
-then, and its store tells what became of the message."""
+STALL: Final = 30.0
+"""Seconds that all who are attached to a session wait for one of them that has stopped reading. Whoever reads at all
+reads more in that time than is queued for it. A client that is alone is waited for as long as it takes."""
 
 
 @dataclass(slots=True)
@@ -70,15 +62,18 @@ class Session:
         self.backend = backend
         self.session_id = backend.session_id
         self.fresh = fresh
-        self.prompts: PromptTable[IncomingRequest] = PromptTable(known=() if fresh else None)
         self.foreground = ForegroundMachine()
+        self.pump = PromptPump(runtime, backend, self.foreground, self._start, fresh=fresh)
         self.asks = AskBook()
         self.children: dict[str, Child] = {}
         self.attachments: dict[Connection, Attachment] = {}
-        # One read of the history at a time, and the first one serves all (section 4).
-        self.history_lock = anyio.Lock()
+        # Replays follow each other (section 4). Nothing else waits for it: a replay goes as fast as its client reads.
+        self.replay_lock = anyio.Lock()
+        self.resumes = 0
+        """Resumes under way that will attach."""
+        self._worked = False
+        self._seen = False
         self._journals: dict[str, Journal] = {}
-        self._wake = anyio.Event()
         self._ended = anyio.Event()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._closing = False
@@ -89,7 +84,7 @@ class Session:
         """Work until the runtime's event stream ends."""
         try:
             async with anyio.create_task_group() as self._tasks:
-                self._tasks.start_soon(self._give_prompts)
+                self._tasks.start_soon(self.pump.run)
                 task_status.started()
                 await self._take_events()
                 self._tasks.cancel_scope.cancel()
@@ -97,12 +92,22 @@ class Session:
             # However it ended, nothing of the runtime stays behind.
             with anyio.CancelScope(shield=True):
                 await self.backend.close()
-            self._end()
+                await self._end()
 
     @property
     def ended(self) -> bool:
         """Whether it was closed, is being closed, or failed."""
         return self._closing or self._ended.is_set()
+
+    @property
+    def worked(self) -> bool:
+        """Whether the runtime did anything in this process, so that parts of it may still be on their way."""
+        return self._worked or self.pump.given > 0
+
+    @property
+    def unused(self) -> bool:
+        """Whether nobody ever got to see it, and nobody is about to."""
+        return not (self._seen or self.resumes or self.attachments)
 
     # Attachments.
 
@@ -128,11 +133,13 @@ class Session:
         """The success response is written: announce who goes on (SUB-11), let everything flow, ask what is open."""
         if self.attachments.get(attachment.connection) is not attachment:
             return
-        attachment.active = True
+        attachment.active = self._seen = True
         attachment.open(self.session_id)
         for child in self.working_children():
             attachment.connection.update(child.parent_id, self._announcement(child))
         attachment.open_all()
+        if attachment.queued:
+            attachment.hold(self.children)
         for ask in self.asks.unplaced():
             self._place(ask)
 
@@ -159,101 +166,6 @@ class Session:
         yield from self.backend.snapshot()
         yield self.foreground.snapshot()
 
-    # Prompts.
-
-    def prompt(
-        self, request: IncomingRequest, message_id: str, content: Sequence[Mapping[str, Any]], *, keyed: bool
-    ) -> None:
-        """Take a prompt request; its answer comes now or later (KEY-3). A plain call: the reservation is made here."""
-        request.on_cancel = lambda: self._cancel_prompt(request)
-        self._answer(self.prompts.arrive(request, message_id, content, keyed=keyed))
-        self._wake.set()
-
-    def _cancel_prompt(self, request: IncomingRequest) -> None:
-        answers, submitted = self.prompts.cancel(request)
-        self._answer(answers)
-        if submitted is not None:
-            self._start(self._withdraw, submitted)
-
-    def cancel(self) -> None:
-        """``session/cancel``: all that is not inserted, and the foreground work (CAN-1)."""
-        answers, submitted = self.prompts.cancel_all("the session's work was cancelled")
-        self._answer(answers)
-        self._start(self._interrupt, submitted)
-
-    async def _withdraw(self, message_id: str) -> bool:
-        if not await self.backend.withdraw(message_id):
-            return False
-        self._answer(self.prompts.withdrawn(message_id))
-        self._wake.set()
-        return True
-
-    async def _interrupt(self, submitted: str | None) -> None:
-        if submitted is not None and await self._withdraw(submitted):
-            return
-        if submitted is not None or self.prompts.busy or self.foreground.active:
-            await self.backend.interrupt()
-
-    async def _give_prompts(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake = anyio.Event()
-            if self.prompts.needs_history:
-                await self._read_ids()
-            while (prompt := self.prompts.next_held) is not None and not self._closing:
-                try:
-                    # While this takes its time, a prompt is held still and withdrawn without asking anybody.
-                    await self.backend.own()
-                except Exception as error:  # noqa: BLE001 - whatever it is, the prompt is answered
-                    self._answer(self.prompts.refused(prompt.message_id, self._fault("a prompt", error)))
-                    continue
-                if self._closing or (prompt := self.prompts.submit_next()) is None:
-                    break
-                try:
-                    await self.backend.submit(prompt.message_id, prompt.content)
-                except Exception as error:  # noqa: BLE001 - whatever it is, the prompt is answered
-                    self._answer(self.prompts.refused(prompt.message_id, self._fault("a prompt", error)))
-                    self.prompts.work_ended()
-
-    async def _read_ids(self) -> None:
-        async with self.history_lock:
-            if self.prompts.history_known:
-                return
-            try:
-                in_use = await self._own()
-                ids = await self.runtime.message_ids(self.session_id)
-            except Exception as error:  # noqa: BLE001 - a read error is an error to the client, never an empty set
-                self._answer(self.prompts.history_failed(self._fault("reading the history", error)))
-            else:
-                # Only what is read as the owner proves that an id is absent.
-                self._answer(self.prompts.history_failed(in_use, ids) if in_use else self.prompts.learn(ids))
-
-    async def _own(self) -> SessionInUse | None:
-        try:
-            await self.backend.own()
-        except SessionInUse as error:
-            return error
-        return None
-
-    def learn(self, ids: set[str]) -> None:
-        """A replay read the whole history as the owner."""
-        if not self.prompts.history_known:
-            self._answer(self.prompts.learn(ids))
-            self._wake.set()
-
-    def _fault(self, doing: str, error: Exception) -> SayagainError:
-        if isinstance(error, SayagainError):
-            return error
-        logger.error("%s failed", doing, exc_info=error)
-        return RuntimeFault(f"{doing} failed unexpectedly")
-
-    def _answer(self, answers: Iterable[Answer[IncomingRequest]]) -> None:
-        for answer in answers:
-            if answer.error is None:
-                answer.waiter.respond({"messageId": answer.message_id})
-            else:
-                answer.waiter.fail(answer.error)
-
     # The runtime's events.
 
     async def _take_events(self) -> None:
@@ -262,20 +174,30 @@ class Session:
             # At the end nobody's slowness counts any more.
             with anyio.CancelScope() as self._pace:
                 for attachment in () if self._closing else list(self.attachments.values()):
-                    await attachment.connection.drained()
+                    await self.drained(attachment.connection)
+
+    async def drained(self, connection: Connection) -> None:
+        """Wait for a client that reads slowly (I11). One that does not read at all loses its connection for the others.
+
+        They would wait with it: for its events the runtime's are taken by one task, for its replay by the next replay.
+        """
+        while True:
+            with anyio.move_on_after(STALL):
+                await connection.drained()
+                return
+            if len(self.attachments) > 1:
+                logger.warning("a client that others wait for has stopped reading; its connection is ended")
+                connection.abandon()
 
     def _take(self, event: RuntimeEvent) -> None:
+        self._worked = self._worked or _is_work(event)
         match event:
             case Update():
                 self._publish(event.session_id, event.update)
             case Inserted():
                 self._inserted(event.message_id)
             case Rejected():
-                if isinstance(event.error, HistoryUnreadable):
-                    # Nobody could tell whether it is stored: a retry must look again before it is submitted.
-                    self.prompts.forget_history()
-                self._answer(self.prompts.refused(event.message_id, event.error))
-                self._wake.set()
+                self.pump.rejected(event)
             case Foreground():
                 self._foreground(event)
             case ChildAnnounced():
@@ -299,23 +221,21 @@ class Session:
         """``user_message``, then the responses: the client learns the id with or before the answer (PRM-2)."""
         self.fresh = False
         self.journal(self.session_id).settle()
-        prompt = self.prompts.submitted
+        for attachment in self.attachments.values():
+            attachment.inserted(self.pump.given)
+        prompt = self.pump.table.submitted
         if prompt is not None and prompt.message_id == message_id:
             self._publish(
                 self.session_id,
                 {"sessionUpdate": "user_message", "messageId": message_id, "content": list(prompt.content)},
             )
-        self._answer(self.prompts.stored(message_id))
+        self.pump.inserted(message_id)
 
     def _foreground(self, event: Foreground) -> None:
         if event.session_id != self.session_id:
             self._child_foreground(event)
             return
-        if event.state == "idle":
-            self.prompts.work_ended()
-            self._wake.set()
-        else:
-            self.prompts.work_started()
+        self.pump.foreground(event)
         if (update := self.foreground.report(event)) is not None:
             self._publish(self.session_id, update)
 
@@ -370,29 +290,23 @@ class Session:
         if not self._closing:
             self._closing = True
             self._pace.cancel()
-            answers, submitted = self.prompts.cancel_all("the session was closed")
-            self._answer(answers)
             # Whoever asked for it may be gone; a half-closed session helps nobody.
             with anyio.CancelScope(shield=True):
-                if submitted is not None:
-                    with anyio.move_on_after(WITHDRAW_PATIENCE):
-                        await self._withdraw(submitted)
+                await self.pump.close()
                 await self.backend.close()
         await self._ended.wait()
 
-    def _end(self) -> None:
-        error: SayagainError = RuntimeDied("The session ended before the message was stored")
-        if self._closing:
-            error = RequestCancelled("the session was closed")
-        if (prompt := self.prompts.submitted) is not None:
-            self._answer(self.prompts.refused(prompt.message_id, error))
-        answers, _ = self.prompts.cancel_all("the session ended")
-        self._answer(answers)
+    async def _end(self) -> None:
+        await self.pump.end()
         if self._closing:
             self._foreground(Foreground(self.session_id, "idle", stop_reason="cancelled"))
         else:
             died = to_wire(RuntimeDied("The runtime ended unexpectedly"))
             self._foreground(Foreground(self.session_id, "idle", stop_reason="error", error=died))
+        for attachment in self.attachments.values():
+            # Who waits for a replay of it gets none any more.
+            if attachment.active and not attachment.replaying:
+                attachment.open_all()
         self._ended.set()
 
     def _start(self, function: Callable[..., Awaitable[object]], *args: object) -> None:
@@ -404,5 +318,16 @@ class Session:
         # Nobody waits for these; the runtime's own report of what happened follows in its events.
         try:
             await function(*args)
-        except Exception as error:  # noqa: BLE001
-            self._fault("work beside the session", error)
+        except Exception:
+            logger.exception("work beside the session failed")
+
+
+def _is_work(event: RuntimeEvent) -> bool:
+    """Whether it belongs to work that is told in the history, or will be."""
+    match event:
+        case Update():
+            return entity_of(event.update) is not None
+        case Foreground():
+            return event.state != "idle"
+        case _:
+            return True

@@ -81,25 +81,48 @@ class Sessions:
         if self.is_child(session_id):
             raise InvalidParams("sessionId", "a subagent session cannot be resumed; resume its root session")
         setup = self._setup(params, client)
-        async with self._lock(session_id):
-            session = self._sessions.get(session_id)
-            if session is None or session.ended:
-                session = Session(self._runtime, await self._runtime.resume(session_id, setup), fresh=False)
-                await self._run(session)
-        async with session.turn(request.connection):
-            attachment = session.attach(request.connection)
-            try:
-                if cursor is not None:
-                    await replay(session, attachment)
-                if session.ended:
-                    raise SessionNotFound(session_id)
-            except BaseException:
-                self._abort(request, session, attachment)
-                raise
-            for update in session.current_state():
-                request.connection.update(session_id, update)
-            request.after_success = lambda: session.activate(attachment)
-        return _options(session)
+        # Until here nothing was awaited, so what the session says from now on waits for the marker.
+        held = self._hold(request.connection, session_id) if cursor is not None else None
+        session: Session | None = None
+        try:
+            async with self._lock(session_id):
+                here = self._sessions.get(session_id)
+                if here is None or here.ended:
+                    session = Session(self._runtime, await self._runtime.resume(session_id, setup), fresh=False)
+                    session.resumes += 1
+                    await self._run(session)
+                else:
+                    session = here
+                    session.resumes += 1
+            async with session.turn(request.connection):
+                if held is not None:
+                    held.queued -= 1
+                    held = None
+                await self._show(request, session, replaying=cursor is not None)
+            return _options(session)
+        except BaseException:
+            self._let_go(request, held)
+            raise
+        finally:
+            if session is not None:
+                session.resumes -= 1
+                if session.unused:
+                    self._tasks.start_soon(self._drop, session)
+
+    async def _show(self, request: IncomingRequest, session: Session, *, replaying: bool) -> None:
+        """Attach the client, and send what it is to see before the response."""
+        attachment = session.attach(request.connection)
+        try:
+            if replaying:
+                await replay(session, attachment)
+            if session.ended:
+                raise SessionNotFound(session.session_id)
+        except BaseException:
+            self._abort(request, session, attachment)
+            raise
+        for update in session.current_state():
+            request.connection.update(session.session_id, update)
+        request.after_success = lambda: session.activate(attachment)
 
     async def close(self, connection: Connection, session_id: str) -> Params:
         """``session/close``: succeeds for what is not active (CLS-4). A resume of it comes to its end first (CLS-3)."""
@@ -111,7 +134,10 @@ class Sessions:
         return {}
 
     async def delete(self, session_id: str) -> Params:
-        """``session/delete``: an active session ends first (DEL-1)."""
+        """``session/delete``: an active session ends first (DEL-1). A child has no life of its own (SUB-5)."""
+        root = root_session_id(session_id)
+        if root is not None and (root in self._sessions or await self._runtime.stored(root)):
+            raise InvalidParams("sessionId", "a subagent session cannot be deleted; delete its root session")
         async with self._lock(session_id):
             if (session := self._sessions.get(session_id)) is not None:
                 await session.close()
@@ -197,12 +223,41 @@ class Sessions:
     def _lock(self, session_id: str) -> anyio.Lock:
         return self._locks.setdefault(session_id, anyio.Lock())
 
-    def _abort(self, request: IncomingRequest, session: Session, attachment: Attachment) -> None:
-        waiting = attachment.abort()
-        if attachment.active:
+    def _hold(self, connection: Connection, session_id: str) -> Attachment | None:
+        """A replay was asked for: the gates of a client that is attached close now, not when its turn has come."""
+        session = self._sessions.get(session_id)
+        attachment = session.attachments.get(connection) if session is not None and not session.ended else None
+        if session is not None and attachment is not None:
+            attachment.queued += 1
+            attachment.hold(session.children)
+        return attachment
+
+    def _let_go(self, request: IncomingRequest, attachment: Attachment | None) -> None:
+        """The turn of a replay never came. Its client goes on, unless another replay keeps the gates closed."""
+        if attachment is None:
+            return
+        attachment.queued -= 1
+        session = self._sessions.get(attachment.session_id)
+        if session is None or session.attachments.get(request.connection) is not attachment or not attachment.active:
+            return
+        if not attachment.queued and not session.turn(request.connection).locked():
+            waiting = attachment.abort(session.journal)
             request.after_error = lambda: attachment.deliver(waiting)
-        else:
+
+    def _abort(self, request: IncomingRequest, session: Session, attachment: Attachment) -> None:
+        if not attachment.active:
             session.detach(request.connection)
+            return
+        waiting = attachment.abort(session.journal)
+        if attachment.queued:
+            attachment.hold(session.children)
+        request.after_error = lambda: attachment.deliver(waiting)
+
+    async def _drop(self, session: Session) -> None:
+        """A resume opened the session and failed: without this, it would be owned here for nobody."""
+        async with self._lock(session.session_id):
+            if session.unused:
+                await session.close()
 
 
 def _options(session: Session) -> dict[str, Any]:

@@ -243,6 +243,13 @@ class FakeSession:
             self.persist(HistoryUpdate(self._session_id, whole))
         return message_id
 
+    def call(self, tool_call_id: str) -> None:
+        """Start a tool call and store it; in a history that nobody works on it has failed."""
+        call = {"sessionUpdate": "tool_call_update", "toolCallId": tool_call_id, "title": "Run"}
+        call["status"] = "in_progress"
+        self.emit(Update(self._session_id, call))
+        self.persist(HistoryUpdate(self._session_id, call))
+
     def update(self, update: Mapping[str, Any], *, session_id: str | None = None) -> None:
         """Report an update that is not stored."""
         self.emit(Update(session_id or self._session_id, update))
@@ -426,7 +433,7 @@ class FakeRuntime:
                 open_children[entry.child_id] = None
             elif isinstance(entry, HistoryEnds):
                 open_children.pop(entry.session_id, None)
-            yield entry
+            yield entry if live else _over(entry)
             index += 1
         for child_id in reversed(open_children):
             yield HistoryEnds(child_id)
@@ -449,3 +456,10 @@ class FakeRuntime:
 
 def _plain(content: Sequence[Mapping[str, Any]]) -> str:
     return " ".join(str(block.get("text", block.get("type"))) for block in content)
+
+
+def _over(entry: HistoryEntry) -> HistoryEntry:
+    """As it is told when nobody works on the session: what is not finished never will be."""
+    if isinstance(entry, HistoryUpdate) and entry.update.get("status") == "in_progress":
+        return replace(entry, update={**entry.update, "status": "failed"})
+    return entry
