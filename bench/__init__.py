@@ -1,1 +1,1 @@
-"""Measurements of sayagain's Claude Code agent, side by side with the existing npm adapter: ``python -m bench``."""
+"""Measurements of sayagain's agents, side by side with the existing npm adapters: ``python -m bench``."""

@@ -12,15 +12,30 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import measure_history, measure_turns
+from bench import measure_codex, measure_history, measure_turns
 from bench.client import AgentFailed
-from bench.contestants import PEER_VARIABLE, Contestant, StandIn, find_claude, ours, peer, stand_in
+from bench.contestants import (
+    PEER_VARIABLE,
+    RUNTIMES,
+    Contestant,
+    Runtime,
+    StandIn,
+    find_executable,
+    ours,
+    peer,
+    stand_in,
+)
 from bench.metrics import Measure
 from bench.processes import load_average
 from bench.table import Result, as_json, header, line
 from bench.transcripts import Stored
 
-MEASURES = (*measure_turns.MEASURES, *measure_history.MEASURES)
+MEASURES = (
+    *measure_turns.MEASURES,
+    *measure_history.MEASURES,
+    *measure_turns.CODEX_MEASURES,
+    *measure_codex.MEASURES,
+)
 
 BUSY = 0.5
 """Load average over one minute above which the numbers carry a warning."""
@@ -32,19 +47,31 @@ def main() -> int:
     if not measures:
         print(f"bench: nothing to do; measures: {', '.join(measure.name for measure in MEASURES)}", file=sys.stderr)
         return 2
-    claude, claude_version = find_claude(options.claude)
-    with _work_folder(options.work) as work, stand_in(work) as model:
-        contestants = [ours(work, claude, model.url)]
-        if (other := peer(work, claude, model.url)) is not None:
+    documents = []
+    with _work_folder(options.work) as work:
+        for name, runtime in RUNTIMES.items():
+            if mine := [measure for measure in measures if measure.runtime == name]:
+                documents.append(_measure_all(runtime, mine, work, options))
+    if options.json is not None:
+        options.json.write_text(json.dumps(documents, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def _measure_all(runtime: Runtime, measures: Sequence[Measure], work: Path, options: argparse.Namespace) -> Any:
+    """Everything of one runtime, printed, and as a document."""
+    executable, version = find_executable(runtime, getattr(options, runtime.name))
+    with stand_in(runtime, work) as model:
+        contestants = [ours(runtime, work, executable, model.url)]
+        if (other := peer(runtime, work, executable, model.url)) is not None:
             contestants.append(other)
         load = load_average()
         about = {
             "taken": datetime.now(UTC).isoformat(timespec="seconds"),
-            "claude": claude_version,
+            runtime.name: version,
             "contestants": {contestant.name: contestant.version for contestant in contestants},
             "load": load,
         }
-        _print_about(about, measured_alone=other is None)
+        _print_about(runtime, about, measured_alone=other is None)
         for contestant in contestants:
             _warm_up(contestant)
         stored = Stored(work)
@@ -53,11 +80,8 @@ def main() -> int:
         for measure in measures:
             runs = options.runs or (measure.quick_runs if options.quick else measure.runs)
             results += _measure(measure, contestants, stored, model, runs)
-        print(f"\nLoad average at the end: {load_average()[0]:.2f}")
-        if options.json is not None:
-            document = as_json(results, {**about, "load_at_end": load_average()})
-            options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    return 0
+        print(f"\nLoad average at the end: {load_average()[0]:.2f}\n")
+    return as_json(results, {**about, "load_at_end": load_average()})
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,7 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="a measure, or how several begin")
     parser.add_argument("--runs", type=int, metavar="N", help="runs of every measure, instead of its own number")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything to FILE, single values included")
-    parser.add_argument("--claude", metavar="FILE", help="the claude executable for both, instead of the bundled one")
+    for name in RUNTIMES:
+        parser.add_argument(f"--{name}", metavar="FILE", help=f"the {name} executable for both, instead of our choice")
     parser.add_argument("--work", type=Path, metavar="FOLDER", help="keep generated sessions here for the next time")
     return parser
 
@@ -87,10 +112,10 @@ def _work_folder(kept: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _print_about(about: dict[str, Any], *, measured_alone: bool) -> None:
+def _print_about(runtime: Runtime, about: dict[str, Any], *, measured_alone: bool) -> None:
     for name, version in about["contestants"].items():
         print(f"{name}: {version}")
-    print(f"claude, for all: {about['claude']}")
+    print(f"{runtime.name}, for all: {about[runtime.name]}")
     if measured_alone:
         print(f"No peer: {PEER_VARIABLE} names no folder with its node_modules. Only ours is measured.")
     print("Load average at the start: {:.2f} {:.2f} {:.2f}".format(*about["load"]))

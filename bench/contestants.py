@@ -1,4 +1,4 @@
-"""Who is measured: our agent, and the npm adapter when a folder holds it. Both with one ``claude`` and one stand-in."""
+"""Who is measured: our agent, and the npm adapter when a folder holds it. Both with one runtime and one stand-in."""
 
 from __future__ import annotations
 
@@ -10,16 +10,44 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 from bench.client import Client
 
-__all__ = ["PEER_VARIABLE", "Contestant", "StandIn", "find_claude", "ours", "peer", "stand_in"]
+__all__ = [
+    "PEER_VARIABLE",
+    "RUNTIMES",
+    "Contestant",
+    "Runtime",
+    "StandIn",
+    "find_executable",
+    "ours",
+    "peer",
+    "stand_in",
+]
 
 PEER_VARIABLE = "SAYAGAIN_BENCH_PEER"
-"""Names the folder whose ``node_modules`` holds the peer and node."""
+"""Names the folder whose ``node_modules`` holds the peers and node."""
 
-_PEER_PACKAGE = Path("node_modules/@agentclientprotocol/claude-agent-acp")
+
+@dataclass(frozen=True)
+class Runtime:
+    """What is particular to a runtime: its peer, the variable that names its executable, its model service."""
+
+    name: str
+    peer: str
+    variable: str
+    service: str
+
+
+RUNTIMES = {
+    runtime.name: runtime
+    for runtime in (
+        Runtime("claude", "claude-agent-acp", "CLAUDE_CODE_EXECUTABLE", "sayagain.testing.messages_api"),
+        Runtime("codex", "codex-acp", "CODEX_PATH", "sayagain.testing.responses_api"),
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -31,6 +59,8 @@ class Contestant:
     command: list[str]
     folder: Path
     env: Mapping[str, str] = field(repr=False)
+    executable: str
+    """The runtime's, the same for both."""
 
     @property
     def project(self) -> Path:
@@ -39,29 +69,29 @@ class Contestant:
 
     @property
     def config(self) -> Path:
+        """The runtime's own folder: CLAUDE_CONFIG_DIR or CODEX_HOME."""
         return self.folder / "config"
 
     def start(self) -> Client:
         return Client(self.command, self.env, self.project, self.folder / "stderr.log")
 
 
-def ours(work: Path, claude: str, url: str) -> Contestant:
+def ours(runtime: Runtime, work: Path, executable: str, url: str) -> Contestant:
     """The console script as it is installed beside this Python."""
     script = shutil.which("sayagain", path=str(Path(sys.executable).parent))
     if script is None:
         raise SystemExit("bench: the sayagain command is not installed beside this Python")
     version = subprocess.run([script, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    folder = _folder(work / "ours")
     python = ".".join(map(str, sys.version_info[:3]))
-    return Contestant("ours", f"{version}, Python {python}", [script, "claude"], folder, _env(folder, claude, url))
+    return _contestant("ours", f"{version}, Python {python}", [script, runtime.name], runtime, work, executable, url)
 
 
-def peer(work: Path, claude: str, url: str) -> Contestant | None:
+def peer(runtime: Runtime, work: Path, executable: str, url: str) -> Contestant | None:
     """The npm adapter below ``$SAYAGAIN_BENCH_PEER``; ``None`` when it is not there."""
     root = os.environ.get(PEER_VARIABLE)
     if not root:
         return None
-    package = Path(root).resolve() / _PEER_PACKAGE
+    package = Path(root).resolve() / "node_modules/@agentclientprotocol" / runtime.peer
     node = Path(root).resolve() / "node_modules/node/bin/node"
     if not (package.is_dir() and node.is_file()):
         return None
@@ -69,15 +99,13 @@ def peer(work: Path, claude: str, url: str) -> Contestant | None:
     node_version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     version = f"{manifest['name']} {manifest['version']}, node {node_version}"
     (entry,) = manifest["bin"].values()
-    folder = _folder(work / "peer")
-    return Contestant("peer", version, [str(node), str(package / entry)], folder, _env(folder, claude, url))
+    return _contestant("peer", version, [str(node), str(package / entry)], runtime, work, executable, url)
 
 
-def find_claude(chosen: str | None) -> tuple[str, str]:
-    """The ``claude`` that both are given, and its version: the chosen one, or the one that we would take."""
-    from sayagain_claude.executable import VARIABLE, find_executable
-
-    path = find_executable({**os.environ, VARIABLE: chosen} if chosen else os.environ)
+def find_executable(runtime: Runtime, chosen: str | None) -> tuple[str, str]:
+    """The executable that both are given, and its version: the chosen one, or the one that we would take."""
+    find = import_module(f"sayagain_{runtime.name}.executable").find_executable
+    path: str = find({**os.environ, runtime.variable: chosen} if chosen else os.environ)
     version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     return path, version
 
@@ -96,12 +124,12 @@ class StandIn:
 
 
 @contextmanager
-def stand_in(work: Path) -> Iterator[StandIn]:
+def stand_in(runtime: Runtime, work: Path) -> Iterator[StandIn]:
     """The model service as a process of its own. A prompt with ``2000 deltas`` in it gets as many."""
     script = work / "script.json"
     steps = [{"when": "2000 deltas", "replies": [[{"text": "word " * 2000, "chunk": 5}]]}]
     script.write_text(json.dumps({"steps": steps}), encoding="utf-8")
-    command = [sys.executable, "-m", "sayagain.testing.messages_api", "--script", str(script)]
+    command = [sys.executable, "-m", runtime.service, "--script", str(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -110,24 +138,49 @@ def stand_in(work: Path) -> Iterator[StandIn]:
             process.terminate()
 
 
-def _folder(folder: Path) -> Path:
-    for name in ("home", "config"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
+def _contestant(
+    name: str, version: str, command: list[str], runtime: Runtime, work: Path, executable: str, url: str
+) -> Contestant:
+    folder = work / runtime.name / name
+    for part in ("home", "config"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
     (folder.parent / "project").mkdir(exist_ok=True)
-    return folder
-
-
-def _env(folder: Path, claude: str, url: str) -> dict[str, str]:
-    """Nothing leaves the machine, and nothing of the user's is read."""
-    return {
+    env = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder / "home"),
+        runtime.variable: executable,
+    }
+    if runtime.name == "claude":
+        env |= _claude_env(folder, url)
+    else:
+        (folder / "config" / "config.toml").write_text(_CODEX_CONFIG.format(url=url), encoding="utf-8")
+        env["CODEX_HOME"] = str(folder / "config")
+    return Contestant(name, version, command, folder, env, executable)
+
+
+def _claude_env(folder: Path, url: str) -> dict[str, str]:
+    """Nothing leaves the machine, and nothing of the user's is read."""
+    return {
         "CLAUDE_CONFIG_DIR": str(folder / "config"),
-        "SAYAGAIN_STATE_DIR": str(folder / "state"),
-        "CLAUDE_CODE_EXECUTABLE": claude,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "CLAUDE_CODE_MAX_RETRIES": "1",
         "IS_SANDBOX": "1",
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_KEY": "dummy",
     }
+
+
+_CODEX_CONFIG = """\
+model = "stand-in"
+model_provider = "stand-in"
+
+[model_providers.stand-in]
+name = "stand-in"
+base_url = "{url}/v1"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+
+[analytics]
+enabled = false
+"""

@@ -12,7 +12,7 @@ from bench.metrics import KIB, MIB, MS, Measure, Metric, Readings
 from bench.processes import bytes_read, cpu_seconds, peak_memory, reset_peak_memory, resident_memory
 from bench.transcripts import Stored, known_key
 
-__all__ = ["MEASURES"]
+__all__ = ["MEASURES", "replay_of"]
 
 _RETRIES = 50
 
@@ -35,8 +35,8 @@ _HISTORY = frozenset(
 the history of an agent that sends no marker: nothing works in these sessions, so none of them can be live."""
 
 
-def _replay(rows: int, contestant: Contestant, stored: Stored) -> Readings:
-    session_id = stored.place(contestant, rows)
+def replay_of(contestant: Contestant, session_id: str) -> Readings:
+    """What a new process takes to replay a stored session."""
     with contestant.start() as client:
         client.initialize()
         reset_peak_memory(client.pid)
@@ -60,6 +60,10 @@ def _replay(rows: int, contestant: Contestant, stored: Stored) -> Readings:
             readings["marker"] = [(marker.time - response.sent) * MS]
             readings["gap"] = [(marker.time - last) * MS]
         return readings
+
+
+def _replay(rows: int, contestant: Contestant, stored: Stored) -> Readings:
+    return replay_of(contestant, stored.place(contestant, rows))
 
 
 def _key(rows: int, contestant: Contestant, stored: Stored) -> Readings:

@@ -11,7 +11,7 @@ from bench.metrics import MIB, MS, Measure, Metric, Readings
 from bench.processes import cpu_seconds, helpers_memory, peak_memory, reset_peak_memory, resident_memory
 from bench.transcripts import Stored
 
-__all__ = ["MEASURES"]
+__all__ = ["CODEX_MEASURES", "MEASURES"]
 
 _LATER_PROMPTS = 8
 _keys = count()
@@ -48,7 +48,7 @@ def _startup(contestant: Contestant, _stored: Stored) -> Readings:
         cpu, memory = cpu_seconds(client.pid), peak_memory(client.pid)
         new = client.new(contestant.project)
         turn = _turn(client, new.result["sessionId"], "Say hello")
-        helpers = helpers_memory(client.pid, besides=contestant.env["CLAUDE_CODE_EXECUTABLE"])
+        helpers = helpers_memory(client.pid, besides=contestant.executable)
         values = {
             **turn.readings(),
             "initialize": (initialized.time - client.started) * MS,
@@ -91,50 +91,59 @@ def _deltas(contestant: Contestant, _stored: Stored) -> Readings:
         }
 
 
-MEASURES = (
-    Measure(
-        "startup",
-        (
-            Metric("initialize", "spawn to the answer of initialize", "ms", ratio=0.5),
-            Metric("cpu", "  CPU time until then", "ms"),
-            Metric("memory", "  peak memory until then", "MiB"),
-            Metric("new", "session/new", "ms", ratio=0.6),
-            Metric("answer", "first prompt, at once: to its answer", "ms"),
-            Metric("update", "  to the first update", "ms"),
-            Metric("chunk", "  to the first chunk of the model", "ms"),
-            Metric("idle", "  to idle", "ms"),
-            Metric("whole", "spawn to the first chunk of the model, all in all", "ms"),
-            Metric("cpu_turn", "  CPU time of the agent from spawn to the first idle", "ms"),
-            Metric("memory_turn", "  peak memory of the agent until then", "MiB"),
-            Metric("helpers", "  memory of its helper processes", "MiB"),
+def _measures(runtime: str, prefix: str, initialize: float, new: float | None) -> tuple[Measure, ...]:
+    """The same for every runtime, but for what is promised of starts, of which its own is a part."""
+    return (
+        Measure(
+            f"{prefix}startup",
+            (
+                Metric("initialize", "spawn to the answer of initialize", "ms", ratio=initialize),
+                Metric("cpu", "  CPU time until then", "ms"),
+                Metric("memory", "  peak memory until then", "MiB"),
+                Metric("new", "session/new", "ms", ratio=new),
+                Metric("answer", "first prompt, at once: to its answer", "ms"),
+                Metric("update", "  to the first update", "ms"),
+                Metric("chunk", "  to the first chunk of the model", "ms"),
+                Metric("idle", "  to idle", "ms"),
+                Metric("whole", "spawn to the first chunk of the model, all in all", "ms"),
+                Metric("cpu_turn", "  CPU time of the agent from spawn to the first idle", "ms"),
+                Metric("memory_turn", "  peak memory of the agent until then", "MiB"),
+                Metric("helpers", "  memory of its helper processes", "MiB"),
+            ),
+            _startup,
+            runs=12,
+            quick_runs=3,
+            runtime=runtime,
         ),
-        _startup,
-        runs=12,
-        quick_runs=3,
-    ),
-    Measure(
-        "prompts",
-        (
-            Metric("answer", "later prompt: to its answer", "ms"),
-            Metric("update", "  to the first update", "ms"),
-            Metric("chunk", "  to the first chunk of the model", "ms"),
-            Metric("idle", "  to idle", "ms"),
-            Metric("cpu", "  CPU time of the agent for one", "ms"),
+        Measure(
+            f"{prefix}prompts",
+            (
+                Metric("answer", "later prompt: to its answer", "ms"),
+                Metric("update", "  to the first update", "ms"),
+                Metric("chunk", "  to the first chunk of the model", "ms"),
+                Metric("idle", "  to idle", "ms"),
+                Metric("cpu", "  CPU time of the agent for one", "ms"),
+            ),
+            _prompts,
+            runs=5,
+            quick_runs=1,
+            runtime=runtime,
         ),
-        _prompts,
-        runs=5,
-        quick_runs=1,
-    ),
-    Measure(
-        "deltas",
-        (
-            Metric("cpu", "a turn of 2,000 deltas: CPU time of the agent", "ms", ratio=0.5),
-            Metric("memory", "  memory added to the agent", "MiB"),
-            Metric("idle", "  prompt to idle", "ms"),
-            Metric("updates", "  updates sent", ""),
+        Measure(
+            f"{prefix}deltas",
+            (
+                Metric("cpu", "a turn of 2,000 deltas: CPU time of the agent", "ms", ratio=0.5),
+                Metric("memory", "  memory added to the agent", "MiB"),
+                Metric("idle", "  prompt to idle", "ms"),
+                Metric("updates", "  updates sent", ""),
+            ),
+            _deltas,
+            runs=7,
+            quick_runs=2,
+            runtime=runtime,
         ),
-        _deltas,
-        runs=7,
-        quick_runs=2,
-    ),
-)
+    )
+
+
+MEASURES = _measures("claude", "", 0.5, 0.6)
+CODEX_MEASURES = _measures("codex", "codex-", 0.6, None)

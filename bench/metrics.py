@@ -48,3 +48,4 @@ class Measure:
     quick_runs: int
     """0: not part of a quick run."""
     keyed: bool = False
+    runtime: str = "claude"
