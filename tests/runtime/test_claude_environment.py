@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from sayagain.errors import to_wire
 from sayagain.testing.messages_api import MessagesService
 from sayagain.testing.messages_request import Asked
 from sayagain.testing.messages_script import Reply, Script, Step, Text, ToolUse
+from sayagain_claude.control import ControlRefused, PendingControl
 from sayagain_claude.executable import find_executable
 from support_claude import AgentProcess, agent_process
 from support_wire import WireError
@@ -200,3 +202,43 @@ async def test_a_missing_executable_is_a_clear_error(env: dict[str, str], cwd: s
             await agent.wire.prompt(session_id, "Hello")
         assert caught.value.code == -32603
         assert "Claude Code ended while it started" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("token-of-mine", "Claude Code ended while it started (exit code 3)"),
+        (
+            "No conversation found with session ID: token-of-mine",
+            "Claude Code ended while it started (exit code 3): No conversation found",
+        ),
+    ],
+)
+async def test_what_claude_code_complains_of_is_told_only_where_it_is_known(
+    env: dict[str, str], cwd: str, tmp_path: Path, said: str, told: str
+) -> None:
+    wrapper, log = tmp_path / "claude", tmp_path / "log"
+    write(wrapper, f"#!/bin/sh\necho '{said}' >&2\nexit 3\n")
+    wrapper.chmod(0o755)
+    arguments = ("--log-level", "debug", "--log-file", str(log))
+    async with agent_process(env | {"CLAUDE_CODE_EXECUTABLE": str(wrapper)}, *arguments) as agent:
+        await agent.wire.initialize()
+        session_id = await agent.wire.new(cwd)
+        with pytest.raises(WireError) as caught:
+            await agent.wire.prompt(session_id, "Hello")
+        assert told in caught.value.message
+        assert "token-of-mine" not in caught.value.message
+        await agent.close()
+    assert "Claude Code ended while it started" in log.read_text(encoding="utf-8")
+    assert "token-of-mine" not in log.read_text(encoding="utf-8")
+
+
+async def test_a_refusal_of_claude_code_is_for_who_asked() -> None:
+    control = PendingControl()
+    with control.opened() as request_id:
+        refusal = {"subtype": "error", "request_id": request_id, "error": "bad header: token-of-mine"}
+        control.answer({"type": "control_response", "response": refusal})
+        with pytest.raises(ControlRefused) as caught:
+            await control.result(request_id)
+    assert "token-of-mine" not in str(caught.value) + str(to_wire(caught.value))
+    assert "token-of-mine" in caught.value.words

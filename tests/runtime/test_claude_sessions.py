@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,18 @@ async def test_a_title_that_the_client_sets_stays(agent: AgentProcess, env: dict
         assert second.wire.updates(session_id, "session_info_update")[-1]["title"] == "A better name"
         status = await second.wire.request("session/status", {"sessionId": session_id})
         assert (status["status"], status["state"]["state"]) == ("open", "idle")
+
+
+async def test_a_deleted_session_is_gone_from_every_folder(agent: AgentProcess, env: dict[str, str], cwd: str) -> None:
+    session_id = await agent.wire.new(cwd)
+    await agent.wire.prompt(session_id, "Hello")
+    await agent.wire.idle(session_id)
+    folder = transcript(env, session_id).parent
+    for number in range(2):
+        shutil.copytree(folder, folder.with_name(f"{folder.name}-{number}"))
+    await agent.wire.request("session/delete", {"sessionId": session_id})
+    assert (await agent.wire.request("session/list", {}))["sessions"] == []
+    assert not list(folder.parent.rglob(f"{session_id}*"))
 
 
 async def test_a_system_prompt_and_directories_reach_the_runtime(

@@ -23,7 +23,13 @@ __all__ = ["ControlRefused", "PendingControl", "control_request", "error_respons
 
 
 class ControlRefused(RuntimeFault):
-    """The CLI answered a control request with an error."""
+    """The CLI answered a control request with an error. Its ``words`` may repeat what was requested, tokens too: they
+    are for nobody but who made the request.
+    """
+
+    def __init__(self, words: str) -> None:
+        super().__init__("Claude Code refused a control request")
+        self.words = words
 
 
 def control_request(request_id: str, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,7 +105,7 @@ class PendingControl:
         if response.get("subtype") == "success":
             pending.outcome = response.get("response") or {}
         else:
-            pending.outcome = ControlRefused(f"Claude Code refused a control request: {response.get('error')}")
+            pending.outcome = ControlRefused(str(response.get("error") or "refused by Claude Code"))
         pending.done.set()
 
     def end(self) -> None:

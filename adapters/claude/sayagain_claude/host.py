@@ -110,10 +110,10 @@ class Host:
             await self._initialize(process)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
-                await process.kill()
+                status = await process.kill()
                 await self._gone.wait()
             if isinstance(error, RuntimeDied):
-                raise RuntimeDied(_early_end(process.complaint)) from error
+                raise RuntimeDied(f"Claude Code ended while it started ({status}){process.complaint}") from error
             raise
         finally:
             self._starting = None
@@ -158,7 +158,3 @@ class Host:
             await self._read(process)
         finally:
             gone.set()
-
-
-def _early_end(complaint: str) -> str:
-    return f"Claude Code ended while it started: {complaint}" if complaint else "Claude Code ended while it started"

@@ -88,7 +88,7 @@ class OptionControl:
             try:
                 answer = await process.request(self._options.request(config_id, value), patience=self._patience)
             except ControlRefused as error:
-                raise InvalidParams("value", str(error)) from error
+                raise InvalidParams("value", error.words) from error
             self._options.accepted(config_id, value, answer)
             if config_id != MODE:
                 await self._read(process)

@@ -16,12 +16,22 @@ from sayagain.protocol.lines import LineSplitter, TooLong
 from sayagain_claude.clock import Clock
 from sayagain_claude.control import PendingControl, control_request
 
-__all__ = ["MAX_FRAME", "MIRROR", "ClaudeProcess"]
+__all__ = ["COMPLAINTS", "MAX_FRAME", "MIRROR", "ClaudeProcess"]
 
 logger = logging.getLogger(__name__)
 
 MAX_FRAME: Final = 256 << 20
 """Longest frame in bytes. A mirror frame repeats stored rows, and a row may hold several images of 5 MB each."""
+
+COMPLAINTS: Final = (
+    "No conversation found",
+    "already in use",
+    "Invalid settings",
+    "unknown option",
+    "out of memory",
+)
+"""What the CLI says on standard error before an early end, as far as it holds nothing of the user's. The rest of such a
+line may: paths, arguments, what a server or a hook printed."""
 
 MIRROR: Final = b'{"type":"transcript_mirror"'
 """How mirror frames begin. They repeat every row in full, so only those that can matter are parsed."""
@@ -118,9 +128,9 @@ class ClaudeProcess:
 
     @property
     def complaint(self) -> str:
-        """The last line that it wrote on standard error: the CLI's own reason for an early end."""
-        lines = self._process.stderr_tail.strip().splitlines()
-        return lines[-1] if lines else ""
+        """A colon and the CLI's own reason for an early end, if that is one of :data:`COMPLAINTS`."""
+        tail = self._process.stderr_tail
+        return next((f": {known}" for known in COMPLAINTS if known in tail), "")
 
 
 def _parse(line: bytes) -> Mapping[str, Any] | None:

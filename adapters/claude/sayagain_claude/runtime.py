@@ -155,9 +155,8 @@ class ClaudeRuntime:
         return {"state": "unknown"}
 
     async def delete(self, session_id: str) -> None:
-        """Remove the transcript and all that belongs to it."""
-        path = await anyio.to_thread.run_sync(paths.find, session_id, self._config)
-        if path is not None:
+        """Remove the transcript and all that belongs to it, in every project folder that holds one."""
+        while (path := await anyio.to_thread.run_sync(paths.find, session_id, self._config)) is not None:
             await anyio.to_thread.run_sync(copying.delete, path)
 
     async def history(self, session_id: str, *, live: bool) -> AsyncIterator[HistoryEntry]:
