@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 
 
 def _row(kind: str, **fields: Any) -> Row:
-    row = {"type": kind, "uuid": f"row-{next(_numbers)}", "sessionId": SESSION, "cwd": "/work", "isSidechain": False}
+    row = {"type": kind, "uuid": f"row-{next(_numbers)}", "sessionId": SESSION, "cwd": "/project", "isSidechain": False}
     return row | fields
 
 

@@ -39,7 +39,7 @@ def updates(events: list[RuntimeEvent], kind: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def translator() -> LiveTranslator:
-    translator = LiveTranslator(SESSION, "/work")
+    translator = LiveTranslator(SESSION, "/project")
     translator.frame(answer("m1", call("t1", command="c")))
     return translator
 

@@ -41,7 +41,7 @@ def question(text: str, *, several: bool = False, options: Any = RED_OR_BLUE) ->
 
 
 def ask(request: dict[str, Any], capabilities: Any = None) -> Asked:
-    return ask_tool("s", request, capabilities=FORMS if capabilities is None else capabilities, cwd="/work")
+    return ask_tool("s", request, capabilities=FORMS if capabilities is None else capabilities, cwd="/project")
 
 
 def server(schema: Any = SCHEMA, *, capabilities: Any = None, **more: Any) -> Asked | Settled:

@@ -95,7 +95,7 @@ def test_everything_before_a_compaction_is_replayed_and_its_summary_is_no_messag
     rows = [
         prompt("One", "u1"),
         answer("m1", text("First.")),
-        {"type": "system", "subtype": "compact_boundary", "uuid": "c1", "parentUuid": None, "cwd": "/work"},
+        {"type": "system", "subtype": "compact_boundary", "uuid": "c1", "parentUuid": None, "cwd": "/project"},
         prompt(summary, "s1", isCompactSummary=True, promptSource=None, turnAttributionKey=None),
         prompt("Two", "u2"),
     ]
@@ -286,7 +286,7 @@ def test_a_message_that_was_given_early_is_given_again_whole(tmp_path: Path) -> 
 
 
 def test_a_compaction_without_a_summary_stays_in_its_place(tmp_path: Path) -> None:
-    boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "c1", "cwd": "/work"}
+    boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "c1", "cwd": "/project"}
     rows = [prompt("One", "u1"), boundary, answer("m1", text("On.")), boundary | {"uuid": "c2"}]
     assert shown(read(store(tmp_path, rows))) == ["u1", "c1", "m1", "c2"]
 

@@ -28,7 +28,7 @@ def of_child(frame: dict[str, Any], agent_id: str = "a1", call_id: str = "t1") -
 
 @pytest.fixture
 def translator() -> LiveTranslator:
-    return LiveTranslator(SESSION, "/work")
+    return LiveTranslator(SESSION, "/project")
 
 
 def statuses(events: list[RuntimeEvent], call_id: str = "t1") -> list[str]:

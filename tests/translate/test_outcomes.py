@@ -17,7 +17,7 @@ FOR_THE_MODEL = "Words for the model, which must not be shown."
 
 def finish(name: str, input_: dict[str, Any], structured: Any, text: str = FOR_THE_MODEL) -> dict[str, Any]:
     [found] = results.tool_results(result("t1", text, structured))
-    return results.finished(call("t1", name, **input_), found, "/work")
+    return results.finished(call("t1", name, **input_), found, "/project")
 
 
 def words(update: dict[str, Any]) -> str:
@@ -90,14 +90,16 @@ def test_what_a_search_found_can_be_jumped_to(
     input_: dict[str, Any], structured: dict[str, Any], places: list[tuple[str, int | None]]
 ) -> None:
     locations = finish("Grep", {"pattern": "x", **input_}, structured).get("locations", [])
-    assert [(place["path"], place.get("line")) for place in locations] == [(f"/work/{p}", line) for p, line in places]
+    assert [(place["path"], place.get("line")) for place in locations] == [
+        (f"/project/{p}", line) for p, line in places
+    ]
 
 
 def test_findings_can_be_jumped_to() -> None:
     update = tools.started(
-        call("t1", "ReportFindings", findings=[{"file": "a.py", "line": 3}, {"file": "b.py"}]), "/work"
+        call("t1", "ReportFindings", findings=[{"file": "a.py", "line": 3}, {"file": "b.py"}]), "/project"
     )
-    assert update["locations"] == [{"path": "/work/a.py", "line": 3}, {"path": "/work/b.py"}]
+    assert update["locations"] == [{"path": "/project/a.py", "line": 3}, {"path": "/project/b.py"}]
 
 
 def test_every_tool_of_the_runtime_is_in_the_table() -> None:
@@ -111,7 +113,7 @@ def test_every_tool_of_the_runtime_is_in_the_table() -> None:
     }
     assert len(offered) > 25
     unknown = {
-        name for name in offered if tools.tool_title(name, {}, "/work") == name and name not in OF_THEIR_OWN_NAME
+        name for name in offered if tools.tool_title(name, {}, "/project") == name and name not in OF_THEIR_OWN_NAME
     }
     assert unknown == set()
 

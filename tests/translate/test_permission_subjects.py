@@ -52,7 +52,7 @@ CASES: list[tuple[str, dict[str, Any], list[dict[str, Any]], str, list[str]]] = 
 
 def asked(name: str, input_: dict[str, Any], suggestions: list[dict[str, Any]]) -> dict[str, Any]:
     request = {"tool_name": name, "tool_use_id": "t1", "input": input_, "permission_suggestions": suggestions}
-    return permission_request("s1", request, cwd="/work")
+    return permission_request("s1", request, cwd="/project")
 
 
 @pytest.mark.parametrize(("name", "input_", "suggestions", "title", "options"), CASES, ids=[case[0] for case in CASES])

@@ -10,7 +10,7 @@ from sayagain_claude.translate.permissions import permission_request, permission
 from support_schema import fault_in, needs_oracles
 
 RULE = {"type": "addRules", "rules": [{"toolName": "Bash", "ruleContent": "touch *"}], "destination": "localSettings"}
-FOLDER = {"type": "addDirectories", "directories": ["/work"], "destination": "session"}
+FOLDER = {"type": "addDirectories", "directories": ["/project"], "destination": "session"}
 MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
 
 
@@ -26,7 +26,7 @@ def request(name: str = "Bash", suggestions: Any = (), **input_: Any) -> dict[st
 
 
 def ask(asked: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return permission_request("s", asked, cwd="/work", **more)
+    return permission_request("s", asked, cwd="/project", **more)
 
 
 def selected(option: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def test_a_command_is_asked_for_with_the_whole_call() -> None:
     assert "sessionUpdate" not in call
     assert names(params) == {
         "allow_once": "Allow",
-        "allow_always": "Always allow commands that begin with touch and access to /work in this project",
+        "allow_always": "Always allow commands that begin with touch and access to /project in this project",
         "allow_mode": "Allow, and accept all edits in this session",
         "reject_once": "Reject",
     }
@@ -116,7 +116,7 @@ def test_everything_else_is_a_refusal(outcome: Any) -> None:
 
 
 def test_an_edit_is_shown_exactly_when_the_file_is_known() -> None:
-    asked = request("Edit", file_path="/work/a.txt", old_string="b", new_string="B", replace_all=True)
+    asked = request("Edit", file_path="/project/a.txt", old_string="b", new_string="B", replace_all=True)
     [diff] = ask(asked, before="a\nb\nb\n")["subject"]["toolCall"]["content"]
     assert diff["patch"]["text"].endswith("@@ -1,3 +1,3 @@\n a\n-b\n-b\n+B\n+B\n")
     [snippet] = ask(asked)["subject"]["toolCall"]["content"]
@@ -124,7 +124,7 @@ def test_an_edit_is_shown_exactly_when_the_file_is_known() -> None:
 
 
 def test_a_new_file_is_shown_as_added() -> None:
-    asked = request("Write", file_path="/work/new.txt", content="x\n")
+    asked = request("Write", file_path="/project/new.txt", content="x\n")
     [diff] = ask(asked, before="")["subject"]["toolCall"]["content"]
     assert diff["changes"][0]["operation"] == "add"
 

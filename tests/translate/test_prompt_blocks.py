@@ -12,8 +12,8 @@ from sayagain.errors import InvalidParams
 from sayagain_claude.translate.prompts import prompt_content, stored_content
 
 PIXEL = "iVBORw0KGgo="
-LINK = {"type": "resource_link", "name": "a.py", "uri": "file:///work/a.py"}
-FILE = {"type": "resource", "resource": {"uri": "file:///work/a.py", "text": "x = 1\n", "mimeType": "text/x-python"}}
+LINK = {"type": "resource_link", "name": "a.py", "uri": "file:///project/a.py"}
+FILE = {"type": "resource", "resource": {"uri": "file:///project/a.py", "text": "x = 1\n", "mimeType": "text/x-python"}}
 TEXT = {"type": "text", "text": "Look"}
 
 
@@ -27,7 +27,7 @@ TEXT = {"type": "text", "text": "Look"}
         {"type": "image", "data": PIXEL, "mimeType": "image/png"},
         LINK,
         LINK | {"name": "we]ird\\na[me"},
-        LINK | {"uri": "file:///work/with (brackets) and blanks.py"},
+        LINK | {"uri": "file:///project/with (brackets) and blanks.py"},
         FILE,
         {"type": "resource", "resource": {"uri": 'zed:///sel?a="b"&c', "text": '</context>\n<context uri="x">'}},
         {"type": "resource", "resource": {"uri": "file:///d.pdf", "blob": "JVBERg==", "mimeType": "application/pdf"}},

@@ -40,7 +40,7 @@ def _pieces(value: str, where: list[int]) -> list[str]:
 
 
 def _streamed(content: list[Row], where: list[int]) -> list[RuntimeEvent]:
-    translator = LiveTranslator(SESSION, "/work")
+    translator = LiveTranslator(SESSION, "/project")
     events: list[RuntimeEvent] = []
 
     def stream(**event: Any) -> None:
@@ -79,6 +79,6 @@ def test_streamed_and_stored_messages_are_equal(content: list[Row], where: list[
 @given(blocks)
 def test_whole_and_stored_messages_are_equal(content: list[Row]) -> None:
     content = _numbered(content)
-    translator = LiveTranslator(SESSION, "/work")
+    translator = LiveTranslator(SESSION, "/project")
     events = [event for block in content for event in translator.frame(answer("m1", block))]
     assert _without_status(fold_live(events)) == _without_status(_stored(content))

@@ -57,7 +57,7 @@ def test_a_long_output_stays_bounded() -> None:
 
 
 def output_file(folder: Path, task_id: str) -> Path:
-    path = folder / f"claude-{os.getuid()}" / "-work" / SESSION / "tasks" / f"{task_id}.output"
+    path = folder / f"claude-{os.getuid()}" / "-project" / SESSION / "tasks" / f"{task_id}.output"
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 

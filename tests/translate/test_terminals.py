@@ -23,20 +23,20 @@ def printed(update: dict[str, Any] | None) -> str | None:
 
 def content(row: dict[str, Any]) -> list[Any]:
     [found] = results.tool_results(row)
-    return results.finished(call("t1", "Bash", command="c"), found, "/work")["content"]
+    return results.finished(call("t1", "Bash", command="c"), found, "/project")["content"]
 
 
 TERMINAL = {"type": "terminal", "terminalId": "t1"}
 
 
 def test_a_terminal_is_announced_with_its_command_and_folder() -> None:
-    assert terminals.opened(call("t1", "Bash", command="ls"), "/work") == {
+    assert terminals.opened(call("t1", "Bash", command="ls"), "/project") == {
         "sessionUpdate": "terminal_update",
         "terminalId": "t1",
         "command": "ls",
-        "cwd": "/work",
+        "cwd": "/project",
     }
-    assert terminals.opened(call("t1", "Read", file_path="/a"), "/work") is None
+    assert terminals.opened(call("t1", "Read", file_path="/a"), "/project") is None
 
 
 def test_output_and_exit_status_of_a_command() -> None:
@@ -106,7 +106,7 @@ def test_a_picture_is_shown_as_one() -> None:
     [
         ("(Bash completed with no output)", ""),
         ("<system-reminder>be good</system-reminder>", ""),
-        ("out\nShell cwd was reset to /work", "out\n"),
+        ("out\nShell cwd was reset to /project", "out\n"),
         ("     1\tkept as it is", "     1\tkept as it is\n"),
     ],
 )
@@ -116,8 +116,8 @@ def test_words_for_the_model_are_no_output(text: str, output: str) -> None:
 
 
 def test_the_note_on_the_shells_folder_is_no_output() -> None:
-    structured = {"stdout": "/tmp", "stderr": "\nShell cwd was reset to /work"}
-    assert printed(finish(result("t1", "/tmp\nShell cwd was reset to /work", structured))) == "/tmp\n"
+    structured = {"stdout": "/tmp", "stderr": "\nShell cwd was reset to /project"}
+    assert printed(finish(result("t1", "/tmp\nShell cwd was reset to /project", structured))) == "/tmp\n"
 
 
 def test_output_that_quotes_the_harness_stays() -> None:

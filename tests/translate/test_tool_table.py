@@ -17,14 +17,14 @@ from translate.rows import call, result
 CALLS: list[tuple[str, dict[str, Any], str, str]] = [
     ("Bash", {"command": "ls -l", "description": "List"}, "execute", "ls -l"),
     ("Bash", {"command": "cat <<E\nx\nE"}, "execute", "cat <<E …"),
-    ("Read", {"file_path": "/work/a.txt"}, "read", "Read a.txt"),
-    ("Read", {"file_path": "/work/a.txt", "offset": 5}, "read", "Read a.txt (from line 5)"),
+    ("Read", {"file_path": "/project/a.txt"}, "read", "Read a.txt"),
+    ("Read", {"file_path": "/project/a.txt", "offset": 5}, "read", "Read a.txt (from line 5)"),
     ("Read", {"file_path": "/other/a.txt", "offset": 5, "limit": 10}, "read", "Read /other/a.txt (5 - 14)"),
-    ("Read", {"file_path": "/work/a.pdf", "pages": "1-3"}, "read", "Read a.pdf (pages 1-3)"),
-    ("Write", {"file_path": "/work/sub/a.txt", "content": "x"}, "edit", "Write sub/a.txt"),
+    ("Read", {"file_path": "/project/a.pdf", "pages": "1-3"}, "read", "Read a.pdf (pages 1-3)"),
+    ("Write", {"file_path": "/project/sub/a.txt", "content": "x"}, "edit", "Write sub/a.txt"),
     ("Edit", {"file_path": "a.txt", "old_string": "a", "new_string": "b"}, "edit", "Edit a.txt"),
-    ("NotebookEdit", {"notebook_path": "/work/n.ipynb", "new_source": ""}, "edit", "Edit n.ipynb"),
-    ("Grep", {"pattern": "x+", "path": "/work/src"}, "search", "Search `x+` in src"),
+    ("NotebookEdit", {"notebook_path": "/project/n.ipynb", "new_source": ""}, "edit", "Edit n.ipynb"),
+    ("Grep", {"pattern": "x+", "path": "/project/src"}, "search", "Search `x+` in src"),
     ("Glob", {"pattern": "*.py"}, "search", "Find `*.py`"),
     ("WebFetch", {"url": "https://x.org", "prompt": "What?"}, "fetch", "Fetch https://x.org"),
     ("WebSearch", {"query": "rust"}, "fetch", "Search the web: rust"),
@@ -40,22 +40,22 @@ CALLS: list[tuple[str, dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("name", "input_", "kind", "title"), CALLS)
 def test_calls_have_a_kind_and_a_title_for_humans(name: str, input_: dict[str, Any], kind: str, title: str) -> None:
-    update = tools.started(call("t1", name, **input_), "/work")
+    update = tools.started(call("t1", name, **input_), "/project")
     assert (update["kind"], update["title"]) == (kind, title)
     assert update["name"] == name
 
 
 def test_locations_are_absolute_and_have_the_line() -> None:
-    update = tools.started(call("t1", "Read", file_path="sub/../a.txt", offset=7), "/work")
-    assert update["locations"] == [{"path": "/work/a.txt", "line": 7}]
+    update = tools.started(call("t1", "Read", file_path="sub/../a.txt", offset=7), "/project")
+    assert update["locations"] == [{"path": "/project/a.txt", "line": 7}]
     for offset in (0, -1, 2.5, True, "7", 2**40):
-        update = tools.started(call("t1", "Read", file_path="/a", offset=offset), "/work")
+        update = tools.started(call("t1", "Read", file_path="/a", offset=offset), "/project")
         assert update["locations"] == [{"path": "/a"}]
 
 
 def finish(name: str, input_: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     [found] = results.tool_results(row)
-    return results.finished(call("t1", name, **input_), found, "/work")
+    return results.finished(call("t1", name, **input_), found, "/project")
 
 
 def words(update: dict[str, Any]) -> list[str]:
@@ -95,10 +95,10 @@ def test_reminders_behind_a_result_are_cut_off() -> None:
 
 
 def test_a_search_has_the_files_it_found_as_locations() -> None:
-    structured = {"filenames": ["/work/a.py", "sub/b.py", 3], "numFiles": 2}
+    structured = {"filenames": ["/project/a.py", "sub/b.py", 3], "numFiles": 2}
     shown = finish("Glob", {"pattern": "*.py"}, result("t1", "a.py\nsub/b.py", structured))
-    assert shown["locations"] == [{"path": "/work/a.py"}, {"path": "/work/sub/b.py"}]
-    many = {"filenames": [f"/work/{number}" for number in range(500)]}
+    assert shown["locations"] == [{"path": "/project/a.py"}, {"path": "/project/sub/b.py"}]
+    many = {"filenames": [f"/project/{number}" for number in range(500)]}
     assert len(finish("Grep", {}, result("t1", "", many))["locations"]) == 50
 
 
@@ -109,7 +109,7 @@ def test_a_notebook_shows_its_cells() -> None:
         {"cellType": "code", "source": ""},
         3,
     ]
-    structured = {"type": "notebook", "file": {"filePath": "/work/n.ipynb", "cells": cells}}
+    structured = {"type": "notebook", "file": {"filePath": "/project/n.ipynb", "cells": cells}}
     content = [{"type": "text", "text": '<cell id="c1">print(1)</cell id="c1">'}]
     shown = words(finish("Read", {}, result("t1", content, structured)))
     assert shown == ["```markdown\n# Title\n```", "```python\nprint(1)\n```"]
@@ -192,9 +192,9 @@ def test_nothing_that_a_model_or_a_file_holds_raises(
     name: Any, input_: Any, content: Any, structured: Any, is_error: bool
 ) -> None:
     block = {"type": "tool_use", "id": "t1", "name": name, "input": input_}
-    started = tools.started(block, "/work")
+    started = tools.started(block, "/project")
     [found] = results.tool_results(result("t1", content, structured, is_error=is_error))
-    for update in (started, results.finished(block, found, "/work"), results.finished(None, found, "")):
+    for update in (started, results.finished(block, found, "/project"), results.finished(None, found, "")):
         json.dumps(update, allow_nan=False, ensure_ascii=False).encode()
         assert all(location["path"].startswith("/") for location in update.get("locations", ()))
 
@@ -204,5 +204,5 @@ def test_nothing_that_a_model_or_a_file_holds_raises(
 def test_whatever_comes_out_is_valid(name: Any, input_: Any, content: Any, structured: Any, is_error: bool) -> None:
     block = {"type": "tool_use", "id": "t1", "name": name, "input": input_}
     [found] = results.tool_results(result("t1", content, structured, is_error=is_error))
-    for update in (tools.started(block, "/work"), results.finished(block, found, "/work")):
+    for update in (tools.started(block, "/project"), results.finished(block, found, "/project")):
         assert fault_in("SessionUpdate", update) is None
