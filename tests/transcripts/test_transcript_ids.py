@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sayagain.errors import HistoryUnreadable, SayagainError, SessionNotFound
+from sayagain.runtime import UserTurn
 from sayagain.testing.transcripts import (
     dump,
     folded_prompt_row,
@@ -23,8 +24,10 @@ from sayagain.testing.transcripts import (
     write_rows,
     write_transcript,
 )
+from sayagain_claude.history import history
 from sayagain_claude.transcripts import lines
 from sayagain_claude.transcripts.ids import contains, message_ids
+from sayagain_claude.transcripts.lost import LostMessages
 from sayagain_claude.transcripts.reader import Damaged, read_rows
 from sayagain_claude.transcripts.row import row_message_ids
 
@@ -35,6 +38,15 @@ IDS = [str(uuid.uuid5(uuid.UUID(SESSION), f"key {n}")) for n in range(8)]
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / f"{SESSION}.jsonl"
+
+
+def ids_of_rows(path: Path) -> set[str]:
+    """What the reader's rows say, and nothing that is left out unparsed."""
+    lost = LostMessages()
+    read = [item for item in read_rows(path) if not isinstance(item, Damaged)]
+    for row in read:
+        lost.row(row)
+    return {message_id for row in read for message_id in row_message_ids(row)}.union(lost.ids())
 
 
 def every_kind() -> list[dict[str, Any]]:
@@ -77,8 +89,8 @@ def test_ids_elsewhere_do_not_count(path: Path) -> None:
         {"type": "queue-operation", "operation": "enqueue", "content": quoted, "sessionId": SESSION},
         {"type": "last-prompt", "lastPrompt": quoted, "leafUuid": IDS[0], "sessionId": SESSION},
         {"type": "progress", "data": {"message": wanted}, "sessionId": SESSION},
-        {"type": "assistant", "uuid": IDS[0], "parentUuid": IDS[0], "sessionId": SESSION},
-        prompt_row(f"What is {quoted}?", session_id=SESSION, message_id=IDS[1], parent=IDS[0]),
+        {"type": "assistant", "uuid": IDS[0], "parentUuid": None, "sessionId": SESSION},
+        prompt_row(f"What is {quoted}?", session_id=SESSION, message_id=IDS[1]),
         result,
         tool,
     ]
@@ -112,8 +124,27 @@ RECORDINGS = sorted((Path(__file__).parents[2] / "fixtures").rglob("transcript.j
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda recording: recording.parent.name)
 def test_ids_and_rows_agree_on_recordings(recording: Path) -> None:
-    read = [item for item in read_rows(recording) if not isinstance(item, Damaged)]
-    assert message_ids(recording) == {message_id for row in read for message_id in row_message_ids(row)}
+    assert message_ids(recording) == ids_of_rows(recording)
+
+
+@pytest.mark.parametrize("glued", [True, False])
+def test_a_torn_prompt_counts_when_a_later_row_names_it(path: Path, glued: bool) -> None:
+    # anthropics/claude-code#52387
+    rows = [dump(row) for turn in range(3) for row in turn_rows(SESSION, turn)]
+    (at,) = (n for n, row in enumerate(rows) if prompt_id(SESSION, 1).encode() in row and b'"promptSource"' in row)
+    rows[at] = rows[at][:-30]
+    path.write_bytes(b"".join(row + (b"" if glued and n == at else b"\n") for n, row in enumerate(rows)))
+    assert message_ids(path) == {prompt_id(SESSION, turn) for turn in range(3)} == ids_of_rows(path)
+    assert contains(path, prompt_id(SESSION, 1))
+    turns = [entry for batch in history(path, SESSION, live=False) for entry in batch if isinstance(entry, UserTurn)]
+    assert {message_id for turn in turns for message_id in turn.message_ids} == message_ids(path)
+    assert [turn.update is None for turn in turns] == [False, False, True]
+
+
+def test_a_prompt_that_was_cut_with_nothing_behind_it_stays_unknown(path: Path) -> None:
+    path.write_bytes(dump(turn_rows(SESSION, 0)[0])[:-30])
+    assert message_ids(path) == set()
+    assert not contains(path, prompt_id(SESSION, 0))
 
 
 def test_sidechain_and_foreign_rows_count(path: Path) -> None:
@@ -252,7 +283,7 @@ def test_ids_and_rows_agree_on_damaged_files(
     monkeypatch.setattr(lines, "BLOCK_SIZE", block_size)
     path.write_bytes(content)
     read = [item for item in read_rows(path) if not isinstance(item, Damaged)]
-    ids = {message_id for row in read for message_id in row_message_ids(row)}
+    ids = ids_of_rows(path)
     assert message_ids(path) == ids
     for message_id in (*IDS, *ids):
         if message_id.isascii() and message_id.isprintable() and not {'"', "\\"} & set(message_id):
@@ -270,9 +301,8 @@ def test_any_bytes_give_rows_or_damage_and_no_other_error(path: Path, content: b
     base = b"\n".join(dump(row) for row in every_kind())
     path.write_bytes(base[:at] + content + base[at:])
     try:
-        items = list(read_rows(path))
+        list(read_rows(path))
         ids = message_ids(path)
     except SayagainError as error:
         pytest.fail(f"{error} is for files that cannot be read")
-    read = [item for item in items if not isinstance(item, Damaged)]
-    assert ids == {message_id for row in read for message_id in row_message_ids(row)}
+    assert ids == ids_of_rows(path)

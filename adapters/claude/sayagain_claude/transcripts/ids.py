@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from sayagain_claude.transcripts.lines import blocks
+from sayagain_claude.transcripts.lost import MAY_NAME, NAMED, LostMessages
 from sayagain_claude.transcripts.reader import Damaged, parse_line
 from sayagain_claude.transcripts.row import row_message_ids
 
 __all__ = ["contains", "message_ids"]
 
 _MAY_HOLD_ID: Final = re.compile(rb'"(?:user|source_uuid|submitUuid)"')
+_MAY_NAME: Final = re.compile(MAY_NAME)
 
 # How the CLI begins the row of a tool result, the most frequent and largest of a user's rows: it has no id. Behind
 # this, another record on the same line would bring one of the names above again.
@@ -31,14 +33,30 @@ _TOOL_RESULT: Final = re.compile(
 
 def message_ids(path: Path, *, end: int | None = None) -> set[str]:
     """Every id under which a stored user message must be recognised, as
-    :func:`~sayagain_claude.transcripts.row.row_message_ids` says. Raises as ``read_rows`` does.
+    :func:`~sayagain_claude.transcripts.row.row_message_ids` and
+    :class:`~sayagain_claude.transcripts.lost.LostMessages` say. Raises as ``read_rows`` does.
     """
     found: set[str] = set()
     for line in _lines_with(path, _MAY_HOLD_ID, end, besides=_TOOL_RESULT):
         for item in parse_line(line):
             if not isinstance(item, Damaged):
                 found.update(row_message_ids(item))
-    return found
+    return found.union(_lost(path, end, found))
+
+
+def _lost(path: Path, end: int | None, found: set[str]) -> list[str]:
+    named: set[bytes] = set()
+    for block in blocks(path, end):
+        named.update(NAMED.findall(block.data))
+    if all(name.decode() in found for name in named):
+        # As nearly always: nothing to parse.
+        return []
+    lost = LostMessages()
+    for line in _lines_with(path, _MAY_NAME, end):
+        for item in parse_line(line):
+            if not isinstance(item, Damaged):
+                lost.row(item)
+    return lost.ids()
 
 
 def contains(path: Path, message_id: str) -> bool:
@@ -49,12 +67,14 @@ def contains(path: Path, message_id: str) -> bool:
     if not message_id:
         return False
     pattern = re.compile(re.escape(message_id.encode("utf-8", errors="replace")))
-    return any(
-        message_id in row_message_ids(item)
-        for line in _lines_with(path, pattern)
-        for item in parse_line(line)
-        if not isinstance(item, Damaged)
-    )
+    lost = LostMessages()
+    for line in _lines_with(path, pattern):
+        for item in parse_line(line):
+            if not isinstance(item, Damaged):
+                if message_id in row_message_ids(item):
+                    return True
+                lost.row(item)
+    return message_id in lost.ids()
 
 
 def _lines_with(

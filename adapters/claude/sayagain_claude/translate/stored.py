@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from sayagain.identity import child_session_id
 from sayagain.runtime import HistoryEntry, HistoryUpdate, UserTurn
+from sayagain_claude.transcripts.lost import LostMessages
 from sayagain_claude.transcripts.row import Row, RowKind, classify, row_message_ids, row_text
 from sayagain_claude.translate import harness, results, subagents, terminals, tools
 from sayagain_claude.translate.background import call_ended, launched_task, notification
@@ -101,9 +102,12 @@ class StoredTranslator:
         self._plans = Plans()
         self._compaction: str | None = None
         self._prompted = not self._is_child
+        self._lost = LostMessages()
 
     def row(self, row: Row) -> Iterator[HistoryEntry]:
         """The entries that can be given once this row is read."""
+        if not self._is_child:
+            self._lost.row(row)
         kind = row.get("type")
         if row.get("isSidechain") is True and not self._is_child:
             # Older versions kept subagents' rows in the same file; a retry's id in one must be known all the same.
@@ -130,7 +134,13 @@ class StoredTranslator:
         yield from self._give(released)
 
     def unfinished(self, *, live: bool) -> Iterator[HistoryEntry]:
-        """The end of calls that never got a result: they failed, or still run when the session lives."""
+        """The end of calls that never got a result: they failed, or still run when the session lives.
+
+        Before it, the prompts whose own rows are torn: they cannot be shown, but must be known (KEY-3).
+        """
+        for message_id in self._lost.ids():
+            if message_id not in self._seen:
+                yield UserTurn(self._session_id, (message_id,), None)
         status = "in_progress" if live else "failed"
         for call_id, call in [*self._background.items(), *self._open.items()]:
             if call.terminal is not None and not live and "exitStatus" not in call.terminal:
