@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from sayagain.errors import SessionInUse
-from sayagain.testing.fake_runtime import FakeSession
+from sayagain.testing.fake_runtime import FakeSession, FakeStore
 from support_agent import Client, Stop, World, serving, settle, updates_before
 from support_rules import rule
 from support_wire import WireError, entities, text
@@ -150,6 +150,54 @@ async def test_a_replay_that_is_cancelled_in_the_queue_leaves_the_other_one_whol
     fake.update(NOTICE)
     await settle()
     assert client.updates(session_id, "notice") == [NOTICE, NOTICE]
+
+
+@rule("RPL-4", "RPL-6", "RES-15")
+async def test_live_traffic_waits_for_the_second_replay_when_the_first_is_cancelled(
+    world: World, client: Client
+) -> None:
+    session_id, fake = await world.work(client)
+    stop = world.store.before_entry = Stop()
+    first = await ask_for_replay(client, session_id)
+    await stop.reached.wait()
+    second = await ask_for_replay(client, session_id)
+    again = fake.before_own = Stop()
+    await client.cancel(first)
+    with pytest.raises(WireError):
+        await client.answer(first)
+    await again.reached.wait()
+    start = client.answer_index(first) + 1
+    await talk(fake)
+    stop.go()
+    again.go()
+    await client.answer(second)
+    assert seen_before(client, session_id, start) <= HISTORY
+    assert client.updates(session_id, "notice") == [NOTICE]
+
+
+@rule("RES-15", "RES-13")
+async def test_a_session_that_a_failed_resume_opened_is_kept_for_one_that_is_about_to_attach() -> None:
+    store = FakeStore()
+    async with serving(store) as world:
+        session_id = await world.stored(await world.connect(), "one")
+    async with serving(store) as world:
+        client, other = await world.connect(), await world.connect()
+        stop = store.before_entry = Stop()
+        first = await ask_for_replay(client, session_id)
+        await stop.reached.wait()
+        fake = world.fake(session_id)
+        async with world.agent._sessions._sessions[session_id].turn(list(world.agent._peers)[1]):
+            second = await ask_for_replay(other, session_id)
+            await settle()
+            await client.cancel(first)
+            with pytest.raises(WireError):
+                await client.answer(first)
+            await settle()
+        stop.go()
+        await other.answer(second)
+        assert world.fake(session_id) is fake
+        assert not fake.closed
+        assert await other.prompt(session_id, "two")
 
 
 @rule("RPL-3", "RES-13")

@@ -107,7 +107,7 @@ class PromptPump:
         while True:
             await self._wake.wait()
             self._wake = anyio.Event()
-            while self.table.needs_history and not self._closing:
+            if self.table.needs_history and not self._closing:
                 await self._read_ids()
             while (prompt := self.table.next_held) is not None and not self._closing:
                 try:
