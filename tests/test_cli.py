@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -90,3 +92,78 @@ def test_an_interrupt_that_comes_while_modules_are_loaded_is_not_lost() -> None:
     """The import system runs callbacks in which an exception is only printed."""
     done = subprocess.run([sys.executable, "-c", SWALLOWS], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     assert done.returncode == -signal.SIGINT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "words"),
+    [
+        (["claude", "--log-file", "/nonexistent/log"], {}, b"/nonexistent/log"),
+        (["claude", "login"], {"CLAUDE_CODE_EXECUTABLE": "/nonexistent/claude"}, b"/nonexistent/claude"),
+    ],
+)
+def test_what_the_user_can_mend_is_told_in_one_line(
+    arguments: list[str], environment: dict[str, str], words: bytes
+) -> None:
+    done = run(*arguments, env=os.environ | environment)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"sayagain: ")
+    assert done.stderr.count(b"\n") == 1
+    assert words in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written_is_told_in_one_line() -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "sayagain", "key", SESSION]
+        done = subprocess.run(command, input=b"key\n", stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"sayagain: ")
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_output_that_nobody_reads_ends_a_command_silently() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "sayagain", "key", SESSION]
+    done = subprocess.run(command, input=b"key\n", stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_an_action_is_shown_as_one_that_can_be_left_out() -> None:
+    assert b"[ACTION] ..." in run("claude", "--help").stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_on_a_terminal_it_says_what_it_waits_for() -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "sayagain", "claude"]
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        process.terminate()
+        process.wait(30)
+    os.close(ours)
+    os.close(theirs)
+    assert b"sayagain chat claude" in line
+
+
+def test_a_script_that_is_not_there_is_told_in_one_line() -> None:
+    command = [sys.executable, "-m", "sayagain.testing.messages_api", "--script", "nope"]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"nope" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_the_log_tells_requests_and_outcomes_but_no_key_and_no_prompt() -> None:
+    prompt = (
+        b'{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"%b","idempotencyKey":"secret key",'
+        b'"prompt":[{"type":"text","text":"secret prompt"}]}}\n' % SESSION.encode()
+    )
+    log = run("claude", "--log-level", "debug", stdin=INITIALIZE + prompt).stderr.decode()
+    assert "'initialize', session None: answered" in log
+    assert f"'session/prompt', session '{SESSION}': failed (SessionNotFound)" in log
+    assert "secret" not in log

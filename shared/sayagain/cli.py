@@ -6,7 +6,9 @@ Standard output belongs to the protocol; logs go to standard error or a file, an
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
     from sayagain.runtime import Runtime
 
 __all__ = ["main"]
+
+logger = logging.getLogger(__name__)
+
+BROKEN_PIPE = 128 + 13
+"""The exit status of a command whose reader went away, as the shell reports one that SIGPIPE ended."""
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -38,9 +45,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = options.run
     try:
-        return run(options)
+        status = run(options)
+        if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison] - it may be closed
+            sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        if (told := _expected(error)) is None:
+            raise
+        logger.debug("the command failed", exc_info=error)
+        return told
+
+
+def _expected(error: Exception) -> int | None:
+    """The exit status for what is no fault of ours, told in one line; ``None`` for a fault that is."""
+    from sayagain.errors import SayagainError
+
+    while isinstance(error, ExceptionGroup):
+        exceptions = list(cast("ExceptionGroup[Exception]", error).exceptions)
+        if len(exceptions) > 1:
+            return None
+        error = exceptions[0]
+    if not isinstance(error, OSError | SayagainError):
+        return None
+    if isinstance(error, BrokenPipeError):
+        status = BROKEN_PIPE
+    else:
+        print(f"sayagain: {str(error) or type(error).__name__}", file=sys.stderr)
+        status = 1
+    # What could not be written is still in the buffer, and would fail again when Python ends.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         serve.add_argument("--log-level", choices=LEVELS, default="warning", help="default: %(default)s")
         serve.add_argument("--log-file", type=Path, metavar="FILE", help="append the log to FILE, not standard error")
         serve.set_defaults(run=_serve, runtime=name)
-        actions = serve.add_subparsers(metavar="ACTION")
+        actions = serve.add_subparsers(metavar="[ACTION]")
         login = actions.add_parser("login", help=f"sign in to {name} on this terminal")
         login.add_argument("arguments", nargs=argparse.REMAINDER, help=f"passed on to {name}")
         login.set_defaults(run=_login)
@@ -94,6 +131,12 @@ def _serve(options: argparse.Namespace) -> int:
     # Until signals end the sessions in order there are none, and Python's own handler can be lost: what it raises
     # while a module is imported may be raised in a callback that swallows it (measured: 1 of 32 interrupts).
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if os.isatty(0):
+        print(
+            f"sayagain {options.runtime} speaks the Agent Client Protocol with an editor, on standard input and output."
+            f" To talk to it on this terminal: sayagain chat {options.runtime}",
+            file=sys.stderr,
+        )
     # First of all: from here on no stray print can reach the protocol.
     transport = take_stdio()
     _log_to(options.log_file, options.log_level)

@@ -12,6 +12,8 @@ import anyio
 import anyio.abc
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from sayagain.errors import RuntimeFault
+
 __all__ = ["AgentProcess", "start_agent"]
 
 LONGEST_LINE = 1 << 20
@@ -48,7 +50,7 @@ class AgentProcess:
             message = await self.read()
             if message.get("id") == request_id and "method" not in message:
                 if "error" in message:
-                    raise RuntimeError(f"{method} was answered with {message['error']['message']}")
+                    raise RuntimeFault(f"{method} was answered with {message['error']['message']}")
                 return message["result"], updates
             if message.get("method") == "session/update":
                 updates.append(message["params"]["update"])

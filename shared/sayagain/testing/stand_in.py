@@ -315,7 +315,10 @@ def run_service(
     if options.script in named:
         script = named[options.script]()
     else:
-        script = parse(json.loads(Path(options.script).read_text(encoding="utf-8")))
+        try:
+            script = parse(json.loads(Path(options.script).read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            parser.error(f"the script {options.script} cannot be read: {error}")
 
     async def run() -> None:
         async with serve(script, options.port) as service:
