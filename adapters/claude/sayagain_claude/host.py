@@ -112,8 +112,8 @@ class Host:
             with anyio.CancelScope(shield=True):
                 status = await process.kill()
                 await self._gone.wait()
-            if isinstance(error, RuntimeDied):
-                raise RuntimeDied(f"Claude Code ended while it started ({status}){process.complaint}") from error
+                if isinstance(error, RuntimeDied):
+                    raise RuntimeDied(f"Claude Code ended while it started ({status}){process.complaint}") from error
             raise
         finally:
             self._starting = None
