@@ -78,7 +78,6 @@ def codex_environment(
         "PATH": os.environ["PATH"],
         "HOME": str(folder / "home"),
         "CODEX_HOME": str(folder / "codex"),
-        "SAYAGAIN_STATE_DIR": str(folder / "state"),
         "CODEX_PATH": bundled(),
     }
     return env | extra
