@@ -13,13 +13,15 @@ from typing import Final
 
 from sayagain_claude.transcripts.row import Row
 
-__all__ = ["MAY_NAME", "NAMED", "LostMessages", "is_derived"]
+__all__ = ["MAY_NAME", "NAMED", "PARENT", "LostMessages", "is_derived"]
 
 MAY_NAME: Final = rb'"(?:parentUuid|uuid)"[ \t\r\n]*:[ \t\r\n]*"[^"\\]{14}5'
 """In the bytes of every row that counts here, as the CLI writes them: no letter of a name or an id is escaped."""
 
 _ID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _DERIVED: Final = re.compile(_ID)
+
+PARENT: Final = b'"parentUuid"'
 
 NAMED: Final = re.compile(rb'"parentUuid"[ \t\r\n]*:[ \t\r\n]*"(' + _ID.encode() + rb')"')
 """Every id that a row may name as its parent, in the bytes; some may stand elsewhere."""
