@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
 import anyio
@@ -21,11 +21,14 @@ from sayagain_claude.account import auth_methods, auth_status
 from sayagain_claude.choices import first_choices
 from sayagain_claude.command import check_setup
 from sayagain_claude.executable import find_executable
-from sayagain_claude.history import history
 from sayagain_claude.options import Choices, Options, bypass_possible
 from sayagain_claude.patience import Patience
-from sayagain_claude.session import ClaudeSession
 from sayagain_claude.transcripts import contents, copying, ids, listing, paths, titles
+
+if TYPE_CHECKING:
+    # What a session is made of is imported with the first one: it takes a tenth of the time until `initialize` is
+    # answered (measured), which needs none of it.
+    from sayagain_claude.session import ClaudeSession
 
 __all__ = ["CAPABILITIES", "ClaudeRuntime"]
 
@@ -163,6 +166,8 @@ class ClaudeRuntime:
         """Streamed from the raw transcript, a batch of entries at a time."""
         path = await self._path(session_id)
         running = frozenset(t for s in self._sessions if s.session_id == session_id for t in s.running_tasks())
+        from sayagain_claude.history import history
+
         batches = history(path, session_id, live=live, running=running)
         while (batch := await anyio.to_thread.run_sync(next, batches, None)) is not None:
             for entry in batch:
@@ -202,6 +207,8 @@ class ClaudeRuntime:
         known = await anyio.to_thread.run_sync(read)
         bypass = bypass_possible(self._env, root=os.geteuid() == 0)
         options = Options(bypass=bypass, known=known, models=self._models())
+        from sayagain_claude.session import ClaudeSession
+
         session = ClaudeSession(
             session_id,
             setup,
