@@ -210,6 +210,11 @@ class Connection:
             call.end(ConnectionLost("the connection is closed"))
         return call
 
+    @property
+    def is_full(self) -> bool:
+        """Whether :meth:`drained` would wait."""
+        return self._queued > HIGH_WATER and not self._closed
+
     async def drained(self, limit: int = HIGH_WATER) -> None:
         """Wait until ``limit`` bytes wait at most: a slow client slows its producer, and memory is bounded (I11)."""
         while self._queued > limit and not self._closed:

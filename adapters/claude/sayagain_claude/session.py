@@ -110,11 +110,23 @@ class ClaudeSession:
         """The ordered stream of events."""
         async with self._receive_events:
             async for event in self._receive_events:
-                if isinstance(event, Update) and event.update["sessionUpdate"] in _SNAPSHOT:
-                    self._latest[event.update["sessionUpdate"]] = event.update
-                else:
-                    self._beside.taken(event)
-                yield event
+                yield self._noted(event)
+                # What came with it follows without a pause: one read from the CLI becomes one write to the client.
+                while (more := self._ready()) is not None:
+                    yield self._noted(more)
+
+    def _ready(self) -> RuntimeEvent | None:
+        try:
+            return self._receive_events.receive_nowait()
+        except (anyio.WouldBlock, anyio.EndOfStream):
+            return None
+
+    def _noted(self, event: RuntimeEvent) -> RuntimeEvent:
+        if isinstance(event, Update) and event.update["sessionUpdate"] in _SNAPSHOT:
+            self._latest[event.update["sessionUpdate"]] = event.update
+        else:
+            self._beside.taken(event)
+        return event
 
     @property
     def models(self) -> Sequence[Mapping[str, Any]]:
@@ -278,7 +290,10 @@ class ClaudeSession:
         for event in events:
             told = self._beside.stamped(event) if isinstance(event, Foreground) else event
             try:
-                await self._send_events.send(told)
+                try:
+                    self._send_events.send_nowait(told)
+                except anyio.WouldBlock:
+                    await self._send_events.send(told)
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                 return
 

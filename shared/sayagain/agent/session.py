@@ -172,8 +172,10 @@ class Session:
         async for event in self.backend.events():
             self._take(event)
             # At the end nobody's slowness counts any more.
+            if self._closing or not any(a.connection.is_full for a in self.attachments.values()):
+                continue
             with anyio.CancelScope() as self._pace:
-                for attachment in () if self._closing else list(self.attachments.values()):
+                for attachment in list(self.attachments.values()):
                     await self.drained(attachment.connection)
 
     async def drained(self, connection: Connection) -> None:
@@ -181,7 +183,7 @@ class Session:
 
         They would wait with it: for its events the runtime's are taken by one task, for its replay by the next replay.
         """
-        while True:
+        while connection.is_full:
             with anyio.move_on_after(STALL):
                 await connection.drained()
                 return

@@ -248,8 +248,8 @@ class Runtime(AbstractAsyncContextManager["Runtime"], Protocol):
         """One pass over all that is stored at this moment, oldest first.
 
         ``live`` says that somebody works on the session, this process or another owner, so an unfinished tool call may
-        still be running and keeps its status. Raises :class:`~sayagain.errors.HistoryUnreadable` when the store cannot be read, and
-        :class:`~sayagain.errors.SessionNotFound` when there is nothing.
+        still be running and keeps its status. Raises :class:`~sayagain.errors.HistoryUnreadable` when the store cannot
+        be read, and :class:`~sayagain.errors.SessionNotFound` when there is nothing.
         """
         ...
 
