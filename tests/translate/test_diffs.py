@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sayagain_claude.translate import diffs
@@ -50,7 +50,8 @@ def test_git_applies_the_diff_of_two_texts(before: str, ended: bool, after: str,
 
 @needs_git
 @settings(max_examples=20, deadline=None)
-@given(lines.filter(bool), names)
+@example(after="", name="empty.txt")
+@given(lines, names)
 def test_git_applies_the_diff_of_a_new_file(after: str, name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name

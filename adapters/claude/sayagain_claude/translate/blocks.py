@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Final
+
+from sayagain.protocol.loose import Block, Json, as_list, as_mapping, as_text, clean, clean_text, is_absolute
 
 __all__ = [
     "Block",
@@ -23,55 +24,7 @@ __all__ = [
     "text_content",
 ]
 
-Json: TypeAlias = Mapping[str, Any]
-Block: TypeAlias = dict[str, Any]
-
 _BACKTICKS: Final = re.compile(r"`{3,}")
-
-
-def as_mapping(value: object) -> Json:
-    """``value`` when it is a mapping, else an empty one: models and old files put anything anywhere."""
-    return cast("Json", value) if isinstance(value, dict) else {}
-
-
-def as_list(value: object) -> Sequence[object]:
-    """``value`` when it is a list, else an empty one."""
-    return cast("Sequence[object]", value) if isinstance(value, list) else ()
-
-
-def as_text(value: object) -> str:
-    """``value`` when it is a string (made encodable), else an empty one."""
-    return clean_text(value) if isinstance(value, str) else ""
-
-
-def is_absolute(path: str) -> bool:
-    """Whether a path can go on the wire: absolute, and one that a file can have."""
-    return path.startswith("/") and "\0" not in path
-
-
-def clean_text(text: str) -> str:
-    """``text`` that UTF-8 can encode: halves of surrogate pairs are joined, lone ones replaced."""
-    if text.isascii():
-        return text
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
-def clean(value: Any) -> Any:
-    """A JSON value in which every string can be encoded; the same object when it was already."""
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, dict):
-        items = cast("dict[Any, Any]", value)
-        return {clean_text(str(key)): clean(item) for key, item in items.items()}
-    if isinstance(value, list):
-        return [clean(item) for item in cast("list[Any]", value)]
-    if isinstance(value, float) and not -1e308 < value < 1e308:
-        return None  # NaN and the infinities have no JSON form
-    return value
 
 
 def text_block(text: str) -> Block:

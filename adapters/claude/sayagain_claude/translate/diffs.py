@@ -7,35 +7,22 @@ unusual paths are quoted as Git quotes them.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from sayagain.protocol import git_patch
+from sayagain.protocol.git_patch import NO_NEWLINE, git_path, split_lines
 from sayagain_claude.translate.blocks import Block, as_list, as_mapping, as_text, clean_text, is_absolute
 
 __all__ = ["edited_file", "git_path", "text_diff", "touched_file"]
 
 _CONTEXT: Final = 3
-_NO_NEWLINE: Final = "\\ No newline at end of file"
-_PLAIN_PATH: Final = re.compile(r'[^\x00-\x1f"\\\x7f-\U0010ffff]*')
-_ESCAPES: Final = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
-
-
-def git_path(path: str) -> str:
-    """``path`` as Git writes it (``core.quotePath``): in quotes, with octal escapes, when it has unusual bytes."""
-    if _PLAIN_PATH.fullmatch(path):
-        return path
-    raw = os.fsencode(path) if not path.isascii() else path.encode()
-    quoted = "".join(
-        _ESCAPES[byte] if byte in _ESCAPES else chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}" for byte in raw
-    )
-    return f'"{quoted}"'
 
 
 def touched_file(path: str, operation: str = "modify") -> Block | None:
     """A diff that names the changed file only, for edits whose text is not known."""
-    return _diff(path, operation, None) if is_absolute(path) else None
+    change = {"operation": operation, "path": path, "fileType": "text"}
+    return git_patch.diff([git_patch.FilePatch(change, None)]) if is_absolute(path) else None
 
 
 def edited_file(structured: object) -> Block | None:
@@ -53,14 +40,16 @@ def edited_file(structured: object) -> Block | None:
     lines = _hunks(patch, _updated(result, original), original if isinstance(original, str) else None)
     if lines is None:
         return touched_file(path)
-    return _diff(path, "modify", _patch(path, lines, added=False)) if lines else None
+    return git_patch.diff([git_patch.modified(path, lines)]) if lines else None
 
 
 def text_diff(path: str, before: str | None, after: str) -> Block | None:
     """The diff from ``before`` (``None``: no such file) to ``after``: one hunk around all that differs."""
     if not is_absolute(path) or before == after:
         return None
-    old, new = _lines(before or ""), _lines(after)
+    if before is None:
+        return git_patch.diff([git_patch.added(path, after)])
+    old, new = split_lines(before), split_lines(after)
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
         start += 1
@@ -70,8 +59,6 @@ def text_diff(path: str, before: str | None, after: str) -> Block | None:
     first, tail = max(0, start - _CONTEXT), min(_CONTEXT, end)
     old_stop, new_stop = len(old) - end, len(new) - end
     body: list[str] = []
-    if before is None and not new:
-        return _diff(path, "add", _patch(path, [], added=True))
     for prefix, part in (
         (" ", old[first:start]),
         ("-", old[start:old_stop]),
@@ -81,40 +68,9 @@ def text_diff(path: str, before: str | None, after: str) -> Block | None:
         for line in part:
             body.append(prefix + line.removesuffix("\n"))
             if not line.endswith("\n"):
-                body.append(_NO_NEWLINE)
-    head = _head(first, old_stop + tail - first, first, new_stop + tail - first)
-    return _diff(path, "add" if before is None else "modify", _patch(path, [head, *body], added=before is None))
-
-
-def _diff(path: str, operation: str, patch: str | None) -> Block:
-    diff: Block = {"type": "diff", "changes": [{"operation": operation, "path": path, "fileType": "text"}]}
-    if patch is not None:
-        diff["patch"] = {"format": "git_patch", "text": patch}
-    return diff
-
-
-def _patch(path: str, lines: Sequence[str], *, added: bool) -> str:
-    name = git_path(path)
-    # Git ends a name with a blank in it by a tab, so that a patch reader finds its end.
-    label = f"{name}\t" if " " in name else name
-    head = [f"diff --git {name} {name}"]
-    if added:
-        head.append("new file mode 100644")
-    if lines:
-        head += ["--- /dev/null" if added else f"--- {label}", f"+++ {label}"]
-    return "\n".join([*head, *lines]) + "\n"
-
-
-def _head(old_start: int, old_count: int, new_start: int, new_count: int) -> str:
-    """A hunk's head from 0-based starts; Git counts an empty side from the line before it."""
-    return f"@@ -{old_start + (old_count > 0)},{old_count} +{new_start + (new_count > 0)},{new_count} @@"
-
-
-def _lines(text: str) -> list[str]:
-    """Lines with their newline; only ``\\n`` ends one, as for Git."""
-    parts = text.split("\n")
-    lines = [f"{part}\n" for part in parts[:-1]]
-    return [*lines, parts[-1]] if parts[-1] else lines
+                body.append(NO_NEWLINE)
+    head = git_patch.hunk_head(first, old_stop + tail - first, first, new_stop + tail - first)
+    return git_patch.diff([git_patch.modified(path, [head, *body])])
 
 
 def _updated(result: Any, original: object) -> str | None:
@@ -153,8 +109,8 @@ def _mark_missing_newlines(lines: list[str], patch: Sequence[object], original: 
         (original, " -", last["oldStart"], last["oldLines"]),
         (updated, " +", last["newStart"], last["newLines"]),
     ):
-        if not text or text.endswith("\n") or start + count - 1 < len(_lines(text)):
+        if not text or text.endswith("\n") or start + count - 1 < len(split_lines(text)):
             continue
         index = max((i for i, line in enumerate(lines) if line[:1] in prefixes), default=None)
-        if index is not None and lines[index + 1 : index + 2] != [_NO_NEWLINE]:
-            lines.insert(index + 1, _NO_NEWLINE)
+        if index is not None and lines[index + 1 : index + 2] != [NO_NEWLINE]:
+            lines.insert(index + 1, NO_NEWLINE)
