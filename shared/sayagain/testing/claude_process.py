@@ -82,6 +82,7 @@ class ClaudeProcess:
 
     process: Process
     permissions: Permissions
+    config: Path
     log: list[tuple[str, Frame]] = field(default_factory=list[tuple[str, Frame]])
     prompts: dict[str, str] = field(default_factory=dict[str, str])
     _numbers: count[int] = field(default_factory=lambda: count(1))
@@ -149,6 +150,14 @@ class ClaudeProcess:
                 with anyio.move_on_after(_LOOK_AGAIN):
                     await self._news.wait()
 
+    async def stored(self, text: str) -> None:
+        """Wait until a row with ``text`` in it stands in a transcript: rows are written a moment after their frames
+        (measured), and a kill between the two takes them away."""
+        with anyio.fail_after(_PATIENCE):
+            while not any(text in path.read_text(encoding="utf-8") for path in self.config.glob("projects/*/*.jsonl")):
+                with anyio.move_on_after(_LOOK_AGAIN):
+                    await self._news.wait()
+
     async def finish(self) -> None:
         """Close standard input and wait for the end."""
         assert self.process.stdin is not None
@@ -211,7 +220,7 @@ async def run_claude(
     async with await anyio.open_process(
         command, cwd=place.project, env=_environment(place, url, environment or {}), stderr=None
     ) as process:
-        claude = ClaudeProcess(process, permissions)
+        claude = ClaudeProcess(process, permissions, place.config)
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(claude.read)

@@ -77,6 +77,7 @@ async def _killed_tool(stage: Stage) -> None:
     async with stage.run() as claude:
         await claude.prompt("Wait.")
         await claude.file(stage.project / "started")
+        await claude.stored('"tool_use"')
         await claude.kill()
     async with stage.run() as claude:
         await claude.ask("Go on.")
@@ -86,6 +87,7 @@ async def _killed_text(stage: Stage) -> None:
     async with stage.run() as claude:
         await claude.prompt("Talk.")
         await claude.until(lambda f: f["type"] == "stream_event" and f["event"]["type"] == "content_block_delta")
+        await claude.stored('"Talk."')
         await claude.kill()
     async with stage.run() as claude:
         await claude.ask("Go on.")
