@@ -11,11 +11,12 @@ import pytest
 
 import sayagain
 import sayagain_claude
+import sayagain_codex
 
 
 def modules() -> list[str]:
     found = []
-    for package in (sayagain, sayagain_claude):
+    for package in (sayagain, sayagain_claude, sayagain_codex):
         found.append(package.__name__)
         found += [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     # Importing it is running it.

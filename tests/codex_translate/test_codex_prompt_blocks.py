@@ -53,8 +53,13 @@ def test_binary_resources() -> None:
     assert stored_content(prompt_input(resource("text/plain"))) == [
         {"type": "resource", "resource": {"uri": "file:///x", "text": "x", "mimeType": "text/plain"}}
     ]
-    with pytest.raises(InvalidParams, match="mimeType"):
-        prompt_input(resource("application/zip"))
+    assert stored_content(prompt_input([*resource("text/plain", ""), BLOCKS[0]])) == [
+        {"type": "resource", "resource": {"uri": "file:///x", "text": "", "mimeType": "text/plain"}},
+        BLOCKS[0],
+    ]
+    for refused in (resource("application/zip"), resource("text/plain", "%%")):
+        with pytest.raises(InvalidParams, match="mimeType"):
+            prompt_input(refused)
 
 
 @pytest.mark.parametrize(
