@@ -25,6 +25,7 @@ from sayagain.client import (
     PeerError,
     PermissionRequest,
     PromptKept,
+    ResumeFailed,
     Retries,
     connect,
     with_retries,
@@ -235,6 +236,85 @@ class TestRetryTable:
                 with pytest.raises(GaveUp):
                     await client.delete_session("s")
         assert agent.connections == QUICK.attempts
+
+
+class TestTroubleThatPasses:
+    """An error that may pass is no reason to give up what is safe to ask again."""
+
+    def troubled(self, method: str, *errors: int, reason: str = "") -> Scripted:
+        """Answers the first requests of a method with these codes."""
+        left = list(errors)
+
+        def answer(asked: dict[str, Any]) -> list[Any]:
+            if asked["method"] == method and left:
+                error: dict[str, Any] = {"code": left.pop(0), "message": "trouble"}
+                return [{"id": asked["id"], "error": error | ({"data": {"reason": reason}} if reason else {})}]
+            results = {"initialize": {"protocolVersion": 2}, "session/new": {"sessionId": "s"}}
+            return [{"id": asked["id"], "result": results.get(asked["method"], {})}]
+
+        return Scripted(answer)
+
+    def count(self, agent: Scripted, method: str) -> int:
+        return [asked["method"] for asked in agent.asked].count(method)
+
+    @pytest.mark.parametrize("reason", ["", "session_in_use", "runtime_died", "runtime_timeout"])
+    async def test_the_first_resume_is_asked_again(self, reason: str) -> None:
+        agent = self.troubled("session/resume", -32603, -32603, reason=reason)
+        with anyio.fail_after(20):
+            async with with_retries(agent.open, QUICK) as client:
+                session, replay = await client.resume("s", "/")
+        assert (session.session_id, replay) == ("s", None)
+        assert (self.count(agent, "session/resume"), agent.connections) == (3, 1)
+
+    async def test_within_the_limit(self) -> None:
+        agent = self.troubled("session/resume", *[-32603] * 99)
+        with anyio.fail_after(20):
+            async with with_retries(agent.open, QUICK) as client:
+                with pytest.raises(ResumeFailed) as caught:
+                    await client.resume("s", "/")
+        assert caught.value.code == -32603
+        assert self.count(agent, "session/resume") == QUICK.attempts
+
+    @pytest.mark.parametrize(
+        ("code", "reason"), [(-32602, ""), (-32601, ""), (-32000, ""), (-32800, ""), (-32603, "runtime_missing")]
+    )
+    async def test_what_would_fail_again_is_not(self, code: int, reason: str) -> None:
+        agent = self.troubled("session/resume", code, reason=reason)
+        with anyio.fail_after(20):
+            async with with_retries(agent.open, QUICK) as client:
+                with pytest.raises(ResumeFailed):
+                    await client.resume("s", "/")
+        assert self.count(agent, "session/resume") == 1
+
+    async def test_without_retries_nothing_is(self) -> None:
+        agent = self.troubled("session/resume", -32603)
+        with anyio.fail_after(20):
+            async with connect(agent.open) as client:
+                with pytest.raises(ResumeFailed):
+                    await client.resume("s", "/")
+        assert self.count(agent, "session/resume") == 1
+
+    async def test_initialize_is_asked_on_a_new_connection(self) -> None:
+        agent = self.troubled("initialize", -32603, -32603)
+        with anyio.fail_after(20):
+            async with with_retries(agent.open, QUICK) as client:
+                await client.new_session("/")
+        assert (self.count(agent, "initialize"), agent.connections) == (3, 3)
+
+    async def test_initialize_has_the_limit_too(self) -> None:
+        agent = self.troubled("initialize", *[-32603] * 99)
+        with anyio.fail_after(20), pytest.raises(GaveUp, match="refuses to start: trouble"):
+            async with with_retries(agent.open, QUICK):
+                pass
+        assert agent.connections == QUICK.attempts
+
+    @pytest.mark.parametrize("code", [-32022, -32602, -32601])
+    async def test_another_protocol_stays_another(self, code: int) -> None:
+        agent = self.troubled("initialize", code)
+        with anyio.fail_after(20), pytest.raises(AgentFault, match="does not speak ACP 2"):
+            async with with_retries(agent.open, QUICK):
+                pass
+        assert agent.connections == 1
 
 
 class TestRequestsOfTheAgent:

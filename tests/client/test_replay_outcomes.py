@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +184,27 @@ class TestOverTheWire:
         assert replay is not None
         assert (replay.outcome, replay.history) == (Outcome.UNCERTIFIED, (message("a"),))
 
+    async def test_a_replay_that_failed_for_now_is_told_once(self) -> None:
+        """The stream and the value are of the attempt that succeeded."""
+        agent = Scripted(_resuming(marked=False, good_after=2, ending=_TROUBLE))
+        with anyio.fail_after(20):
+            async with with_retries(agent.open, Retries(attempts=5, first=0.001)) as client:
+                session, replay = await client.resume("s", "/", replay=True)
+                seen = kinds(list(session.pending_events()))
+        assert replay is not None
+        assert (replay.outcome, replay.history) == (Outcome.UNCERTIFIED, (message("a"),))
+        assert (seen, agent.connections) == (["agent_message", "state_update"], 1)
+
+    async def test_a_complete_history_stays_complete_when_later_attempts_are_cut(self) -> None:
+        replies = iter([[message("a"), MARKER], [message("a")], [message("a")]])
+        agent = Scripted(_resuming(marked=False, ending=_TROUBLE, updates=replies))
+        with anyio.fail_after(20):
+            async with with_retries(agent.open, Retries(attempts=3, first=0.001)) as client:
+                with pytest.raises(ResumeFailed) as caught:
+                    await client.resume("s", "/", replay=True)
+        assert caught.value.replay is not None
+        assert (caught.value.replay.outcome, caught.value.replay.history) == (Outcome.COMPLETE, (message("a"),))
+
 
 class TestPersist:
     async def test_only_whole_histories_replace_a_copy(self, tmp_path: Path) -> None:
@@ -224,7 +245,17 @@ class TestPersist:
         assert len(list(tmp_path.iterdir())) == 1
 
 
-def _resuming(*, marked: bool, good_after: int | None = None) -> Any:
+_TROUBLE: Mapping[str, Any] = {"error": {"code": -32603, "message": "trouble"}}
+
+
+def _resuming(
+    *,
+    marked: bool,
+    good_after: int | None = None,
+    ending: Mapping[str, Any] | None = None,
+    updates: Iterator[list[Any]] | None = None,
+) -> Any:
+    """An agent whose resumes end with the connection, or as ``ending`` says, until some are good."""
     resumes = 0
 
     def answer(asked: dict[str, Any]) -> list[Any]:
@@ -236,9 +267,10 @@ def _resuming(*, marked: bool, good_after: int | None = None) -> Any:
         def update(value: Mapping[str, Any]) -> dict[str, Any]:
             return {"method": "session/update", "params": {"sessionId": "s", "update": value}}
 
-        lines: list[Any] = [update(message("a"))] + ([update(MARKER)] if marked else [])
+        told = next(updates) if updates is not None else [message("a")] + ([MARKER] if marked else [])
+        lines: list[Any] = [update(value) for value in told]
         if good_after is not None and resumes > good_after:
             return [*lines, update(STATE), {"id": asked["id"], "result": {}}]
-        return [*lines, None]
+        return [*lines, None if ending is None else {"id": asked["id"], **ending}]
 
     return answer

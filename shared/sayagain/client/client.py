@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias, cast
 import anyio
 import anyio.abc
 
+from sayagain import fault_points
 from sayagain.client.errors import (
     AgentFault,
     AgentFloods,
@@ -23,11 +24,13 @@ from sayagain.client.errors import (
 from sayagain.client.events import Event, Moved, Reconnected, Update
 from sayagain.client.link import Link, LinkLost
 from sayagain.client.outbox import Outbox
+from sayagain.client.prompts import Fate, fate_of
 from sayagain.client.replay import Replay, ReplayTracker, empty_replay
 from sayagain.client.retries import Retries
 from sayagain.client.session import Session
 from sayagain.connection import IncomingRequest, Outcome, PeerError
 from sayagain.errors import MethodNotFound
+from sayagain.fault_points import Point
 from sayagain.retry import RETRY, RetryClass
 from sayagain.transports import ClosedTransport, Transport
 
@@ -44,6 +47,8 @@ Connector: TypeAlias = Callable[[Outbox], AbstractAsyncContextManager[Transport]
 """Opens a way to the agent, a new one each time; it is closed when the context is left."""
 
 Params: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+
+_UNSUPPORTED_VERSION: Final = -32022
 
 _STRAY: Final = 1000
 """Updates that are kept for a session whose id is not known yet: they may come before the answer to session/new."""
@@ -107,6 +112,9 @@ class Client:
 
         On return every update that the agent sent before its response is in the session's stream, in order. Raises
         :class:`~sayagain.client.errors.ResumeFailed`, which has the replay as far as it came.
+
+        With retries it is asked again after a lost connection and after an error that may pass (-32603), since a resume
+        is safe to repeat. A session that the application did not have before has the updates of the last attempt alone.
         """
         session = self._sessions.get(session_id) or Session(self, session_id, cwd, setup)
         session.cwd, session.setup = cwd, setup
@@ -238,24 +246,36 @@ class Client:
     # Resuming.
 
     async def _resume(self, session: Session, *, replay: bool) -> Replay | None:
-        looks = 0
+        looks, refusals = 0, 0
+        part: Replay | None = None
         while True:
+            if not session.known:
+                # Nobody has read it yet: what a failed attempt brought would be told twice.
+                session.pending_events()
             tracker = session.tracker = ReplayTracker(session.session_id) if replay else None
             try:
                 link = await self.linked()
             except AgentFault as fault:
-                raise ResumeFailed(session.session_id, fault, _finish(tracker)) from fault
+                raise ResumeFailed(session.session_id, fault, _finish(tracker, part)) from fault
             try:
                 answer = await self._ask_resume(session, link, replay=replay)
             except LinkLost:
+                part = _finish(tracker, part)
                 if self.retries is None:
                     await self._ended()
                     lost = self.fault or AgentGone("the connection ended")
-                    raise ResumeFailed(session.session_id, lost, _finish(tracker)) from lost
+                    raise ResumeFailed(session.session_id, lost, part) from lost
             except PeerError as error:
-                part = _finish(tracker)
-                if error.code != -32002 or self.retries is None:
+                part = _finish(tracker, part)
+                if self.retries is None:
                     raise ResumeFailed(session.session_id, error, part) from error
+                if error.code != -32002:
+                    refusals += 1
+                    if fate_of(error) is not Fate.AGAIN or refusals >= self.retries.attempts:
+                        raise ResumeFailed(session.session_id, error, part) from error
+                    # It was answered: no marker of it can come among those of the next one.
+                    await anyio.sleep(self.retries.pause(refusals))
+                    continue
                 looks += 1
                 if looks == 1:
                     await self._outlive(session)
@@ -315,7 +335,8 @@ class Client:
                         except ResumeFailed as refused:
                             self._break(session, refused)
                             return
-                    if (gone and refusals > 1) or refusals >= retries.attempts or error.code in (-32602, -32000):
+                    hopeless = fate_of(error) in (Fate.NEVER, Fate.USER)
+                    if hopeless or (gone and refusals > 1) or refusals >= retries.attempts:
                         failed = ResumeFailed(session.session_id, error, None)
                         failed.__cause__ = error
                         self._break(session, failed)
@@ -354,10 +375,12 @@ class Client:
                 return False
             made = str(answer.get("sessionId"))
             await self.outbox.opened(made, session.cwd)
+            fault_points.passing(Point.CLIENT_MOVING)
             try:
                 target = await self.outbox.move(old, made)
             except OutboxError as error:
                 raise ResumeFailed(old, error, None, "its prompts are kept") from error
+        fault_points.passing(Point.CLIENT_MOVED)
         self.forget(session)
         session.rename(target)
         self._sessions[target] = session
@@ -417,13 +440,17 @@ class Client:
     async def _live(self, link: Link) -> AgentFault:
         try:
             self.agent = await link.call("initialize", self._hello)
-            if self.agent.get("protocolVersion") != PROTOCOL_VERSION:
-                raise PeerError(0, "it offers another version of the protocol")
         except LinkLost:
             await link.ended.wait()
         except PeerError as error:
+            if fate_of(error) is Fate.AGAIN and error.code != _UNSUPPORTED_VERSION:
+                # Not again on this connection (RPC-7): the next one negotiates for itself.
+                return AgentFault(f"the agent refuses to start: {error}")
             return AgentFault(f"the agent does not speak ACP {PROTOCOL_VERSION}: {error.message}", for_good=True)
         else:
+            if self.agent.get("protocolVersion") != PROTOCOL_VERSION:
+                reason = "it offers another version of the protocol"
+                return AgentFault(f"the agent does not speak ACP {PROTOCOL_VERSION}: {reason}", for_good=True)
             self._link = link
             for session in self._sessions.values():
                 if session.known:
@@ -467,5 +494,9 @@ class Client:
         return handler(request.params)
 
 
-def _finish(tracker: ReplayTracker | None) -> Replay | None:
-    return None if tracker is None else tracker.finish(succeeded=False)
+def _finish(tracker: ReplayTracker | None, earlier: Replay | None) -> Replay | None:
+    """What an attempt that failed has brought, or an earlier one: a history that was complete stays so (RPL-10)."""
+    if tracker is None:
+        return None
+    replay = tracker.finish(succeeded=False)
+    return earlier if earlier is not None and earlier.outcome.whole and not replay.outcome.whole else replay
