@@ -14,7 +14,9 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
+from sayagain import fault_points
 from sayagain.errors import InvalidParams, MethodNotFound, RuntimeFault, SessionNotFound
+from sayagain.fault_points import Point
 from sayagain.identity import new_session_id
 from sayagain.runtime import HistoryEntry, RuntimeCapabilities, SessionPage, SessionSetup
 from sayagain_claude.account import auth_methods, auth_status
@@ -156,6 +158,7 @@ class ClaudeRuntime:
             result = await anyio.run_process(command, env=self._env, check=False)
             return auth_status(result.stdout)
         return {"state": "unknown"}
+            fault_points.passing(Point.REPLAY_BATCH)
 
     async def delete(self, session_id: str) -> None:
         """Remove the transcript and all that belongs to it, in every project folder that holds one."""

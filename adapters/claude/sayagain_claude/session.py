@@ -12,6 +12,7 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 
+from sayagain import fault_points
 from sayagain.errors import (
     AuthRequired,
     PromptRefused,
@@ -21,6 +22,7 @@ from sayagain.errors import (
     RuntimeTimeout,
     SayagainError,
 )
+from sayagain.fault_points import Point
 from sayagain.protocol.lines import TooLong
 from sayagain.runtime import GLANCE, OWNER_PATIENCE, Foreground, RuntimeEvent, SessionSetup, Update
 from sayagain_claude.account import signed_in
@@ -273,6 +275,7 @@ class ClaudeSession:
 
     async def _died(self, detail: str) -> None:
         """The process is gone, so the transcript is final: it says what became of the message."""
+        fault_points.passing(Point.RUNTIME_GONE)
         cause, self._not_stored = self._not_stored, None
         await self._questions.withdraw_all()
         try:
@@ -324,12 +327,14 @@ class ClaudeSession:
         finally:
             self._unwritten = None
         await self._name(content)
+        fault_points.passing(Point.CLAUDE_WRITING)
         try:
             await process.send(frame, patience=self._patience.answer)
         except RuntimeTimeout:
             await process.kill()
         except RuntimeDied:
             pass
+        fault_points.passing(Point.CLAUDE_WRITTEN)
         self._tasks.start_soon(self._watch, process, message_id)
 
     async def _name(self, content: Sequence[Mapping[str, Any]]) -> None:

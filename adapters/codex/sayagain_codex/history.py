@@ -16,7 +16,9 @@ from typing import Any, Final
 import anyio
 from anyio.lowlevel import checkpoint
 
+from sayagain import fault_points
 from sayagain.errors import HistoryUnreadable
+from sayagain.fault_points import Point
 from sayagain.identity import child_session_id
 from sayagain.protocol.loose import Json, as_list, as_mapping, as_text
 from sayagain.runtime import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
@@ -61,6 +63,7 @@ async def message_ids(client: Client, thread_id: str) -> set[str]:
     pages = Pages(client, thread_id)
     while True:
         page = await pages.fetch(cursor)
+        fault_points.passing(Point.CODEX_IDS_PAGE)
         for entry in page.entries:
             if entry.item.get("type") == "userMessage":
                 message_id = user_message_id(entry.item)

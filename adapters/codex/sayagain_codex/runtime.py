@@ -15,7 +15,9 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
+from sayagain import fault_points
 from sayagain.errors import HistoryUnreadable, InvalidParams, RuntimeFault, SessionInUse, SessionNotFound
+from sayagain.fault_points import Point
 from sayagain.runtime import HistoryEntry, RuntimeCapabilities, SessionPage, SessionSetup
 from sayagain_codex import auth
 from sayagain_codex.account import Account
@@ -297,6 +299,7 @@ class CodexRuntime:
             aclosing(history(server, thread, session_id, live=live)) as batches,
         ):
             async for batch in batches:
+                fault_points.passing(Point.REPLAY_BATCH)
                 for entry in batch:
                     yield entry
 

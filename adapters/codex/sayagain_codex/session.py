@@ -16,6 +16,7 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 
+from sayagain import fault_points
 from sayagain.errors import (
     HistoryUnreadable,
     InvalidParams,
@@ -26,6 +27,7 @@ from sayagain.errors import (
     SessionInUse,
     SessionNotFound,
 )
+from sayagain.fault_points import Point
 from sayagain.processes import lease as leases
 from sayagain.processes.lease import Lease
 from sayagain.runtime import Ask, ChildAnnounced, RuntimeEvent, SessionSetup
@@ -322,6 +324,7 @@ class CodexSession:
 
     def died(self, detail: str) -> None:
         """See :class:`~sayagain_codex.server.Thread`. What became of the submitted message is found out at once."""
+        fault_points.passing(Point.RUNTIME_GONE)
         self._server = None
         self._children.clear()
         self._unloaded.set()
@@ -404,7 +407,8 @@ class CodexSession:
                 if command is None:
                     self._given = parts
                     params = {"threadId": self._session_id, "clientUserMessageId": message_id, "input": parts}
-                    await server.request("turn/start", params, on_answer=self._turns.taken)
+                    fault_points.passing(Point.CODEX_WRITING)
+                    await server.request("turn/start", params, on_answer=self._taken)
                     self._name(parts)
                 else:
                     params = {"threadId": self._session_id, **command.params}
@@ -422,6 +426,10 @@ class CodexSession:
             except RuntimeFault as error:
                 # The process is gone, and whatever follows that says what became of the message.
                 logger.debug("a prompt was not answered: %s", error)
+
+    def _taken(self, result: Params) -> None:
+        self._turns.taken(result)
+        fault_points.passing(Point.CODEX_TAKEN)
 
     def _done(self, message_id: str, command: Command) -> None:
         """A local command was accepted; called by the reader, before anything of its turn."""

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 from uuid import UUID
 
+from sayagain import fault_points
 from sayagain.errors import RuntimeFault, SayagainError, SessionInUse, SessionNotFound
+from sayagain.fault_points import Point
 from sayagain_codex.app_server import AppServerError
 
 __all__ = [
@@ -117,6 +119,8 @@ async def revert_ghost(client: Client, thread_id: str) -> bool:
         raise
     for turn in page["data"]:
         if turn["status"] == "interrupted" and not turn["items"]:
+            fault_points.passing(Point.CODEX_REVERTING)
             await client.request("thread/revert", {"threadId": thread_id, "beforeTurnId": turn["id"]})
+            fault_points.passing(Point.CODEX_REVERTED)
             return True
     return False

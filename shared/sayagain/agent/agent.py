@@ -14,13 +14,14 @@ from typing import Any, Final, Self
 
 import anyio
 
-from sayagain import __version__
+from sayagain import __version__, fault_points
 from sayagain.agent.sessions import Sessions
 from sayagain.agent.setup import check_prompt
 from sayagain.connection import DEFERRED, Connection, Deferred, IncomingRequest, Outcome
 from sayagain.errors import InvalidParams, InvalidRequest, MethodNotFound, UnsupportedVersion
 from sayagain.identity import derive_message_id, fresh_message_id, validate_key
 from sayagain.protocol.v2.methods import served
+from sayagain.fault_points import Point
 from sayagain.protocol.v2.validate import validate
 from sayagain.runtime import Runtime, RuntimeCapabilities
 from sayagain.transports import Transport
@@ -192,6 +193,7 @@ class Agent:
         return {"configOptions": [dict(option) for option in session.backend.options()]}
 
     async def _cancel_tool_call(self, request: IncomingRequest, params: Params) -> Params:
+        fault_points.passing(Point.PARSED)
         session = self._sessions.active(request.connection, params["sessionId"])
         await session.backend.cancel_tool_call(params["toolCallId"])
         return {}

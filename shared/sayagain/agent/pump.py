@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import anyio
 
+from sayagain import fault_points
 from sayagain.agent.foreground import ForegroundMachine
 from sayagain.agent.prompts import Answer, Prompt, PromptTable
 from sayagain.connection import IncomingRequest
@@ -23,6 +24,7 @@ from sayagain.errors import (
     SayagainError,
     SessionInUse,
 )
+from sayagain.fault_points import Point
 from sayagain.runtime import Foreground, Rejected, Runtime, RuntimeSession
 
 __all__ = ["PromptPump"]
@@ -72,6 +74,7 @@ class PromptPump:
         """Take a prompt request; its answer comes now or later (KEY-3). A plain call: the reservation is made here."""
         request.on_cancel = lambda: self._cancel_prompt(request)
         self._answer(self.table.arrive(request, message_id, content, keyed=keyed))
+        fault_points.passing(Point.HELD if self.table.busy else Point.RESERVED)
         self._wake.set()
 
     def _cancel_prompt(self, request: IncomingRequest) -> None:
@@ -87,8 +90,10 @@ class PromptPump:
         self._start(self._interrupt, submitted)
 
     async def _withdraw(self, message_id: str) -> bool:
+        fault_points.passing(Point.WITHDRAWING)
         if not await self._backend.withdraw(message_id):
             return False
+        fault_points.passing(Point.WITHDRAWN)
         self._answer(self.table.withdrawn(message_id))
         self._wake.set()
         return True
@@ -116,14 +121,17 @@ class PromptPump:
                 except Exception as error:  # noqa: BLE001 - whatever it is, the prompt is answered
                     self._answer(self.table.refused(prompt.message_id, _fault("a prompt", error)))
                     continue
+                fault_points.passing(Point.OWNED)
                 if self._closing or (prompt := self.table.submit_next()) is None:
                     break
                 await self._submit(prompt)
 
     async def _submit(self, prompt: Prompt[IncomingRequest]) -> None:
         self.given += 1
+        fault_points.passing(Point.SUBMITTING)
         try:
             await self._backend.submit(prompt.message_id, prompt.content)
+            fault_points.passing(Point.SUBMITTED)
         except SayagainError as error:
             self._answer(self.table.refused(prompt.message_id, error))
             self.table.work_ended()
@@ -136,9 +144,11 @@ class PromptPump:
     async def _read_ids(self) -> None:
         """Beside a replay that may be under way: that one goes as fast as its client reads, and answers don't wait."""
         reading = self.table.reading
+        fault_points.passing(Point.IDS_WANTED)
         try:
             in_use = await self._own()
             ids = await self._stored()
+            fault_points.passing(Point.IDS_READ)
         except Exception as error:  # noqa: BLE001 - a read error is an error to the client, never an empty set
             self._answer(self.table.history_failed(_fault("reading the history", error)))
             return

@@ -14,10 +14,12 @@ from typing import Any
 
 import anyio
 
+from sayagain import fault_points
 from sayagain.agent.attachment import Attachment
 from sayagain.agent.journal import entity_of
 from sayagain.agent.session import Session
 from sayagain.errors import SessionInUse, SessionNotFound
+from sayagain.fault_points import Point
 from sayagain.runtime import GLANCE, ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
 
 __all__ = ["replay"]
@@ -81,6 +83,7 @@ class _Replay:
     async def run(self) -> set[str]:
         """Replay; the ids of all stored messages."""
         self._close_gates()
+        fault_points.passing(Point.REPLAY_BEGUN)
         try:
             # Unfinished work in the history goes on while this process works on the session. Whether another owner
             # does is not known here, so it is shown as it is stored.
@@ -158,7 +161,9 @@ class _Replay:
                     self._end(child_id)
             else:
                 self._send(session_id, update)
+        fault_points.passing(Point.MARKER_DUE)
         self._connection.update(session_id, self._attachment.gate(session_id).complete())
+        fault_points.passing(Point.MARKER_SENT)
 
     def _tell_gaps(self) -> None:
         for gap in self._gaps:

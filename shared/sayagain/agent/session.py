@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import anyio
 import anyio.abc
 
+from sayagain import fault_points
 from sayagain.agent.asks import AskBook, OpenAsk
 from sayagain.agent.attachment import Attachment
 from sayagain.agent.foreground import ForegroundMachine
@@ -22,6 +23,7 @@ from sayagain.agent.journal import Journal, entity_of
 from sayagain.agent.pump import PromptPump
 from sayagain.connection import Connection, ConnectionLost, PeerError
 from sayagain.errors import RuntimeDied, to_wire
+from sayagain.fault_points import Point
 from sayagain.runtime import (
     Ask,
     AskWithdrawn,
@@ -221,6 +223,7 @@ class Session:
 
     def _inserted(self, message_id: str) -> None:
         """``user_message``, then the responses: the client learns the id with or before the answer (PRM-2)."""
+        fault_points.passing(Point.PROVED)
         self.fresh = False
         self.journal(self.session_id).settle()
         for attachment in self.attachments.values():
@@ -231,7 +234,9 @@ class Session:
                 self.session_id,
                 {"sessionUpdate": "user_message", "messageId": message_id, "content": list(prompt.content)},
             )
+        fault_points.passing(Point.PUBLISHED)
         self.pump.inserted(message_id)
+        fault_points.passing(Point.ANSWERED)
 
     def _foreground(self, event: Foreground) -> None:
         if event.session_id != self.session_id:
@@ -291,6 +296,7 @@ class Session:
         """Stop all work, answer what waits, free the runtime (CLS-1). Everything is sent when this returns."""
         if not self._closing:
             self._closing = True
+            fault_points.passing(Point.CLOSING)
             self._pace.cancel()
             # Whoever asked for it may be gone; a half-closed session helps nobody.
             with anyio.CancelScope(shield=True):

@@ -14,12 +14,14 @@ from weakref import WeakValueDictionary
 import anyio
 import anyio.abc
 
+from sayagain import fault_points
 from sayagain.agent.attachment import Attachment
 from sayagain.agent.resume import replay
 from sayagain.agent.session import Session
 from sayagain.agent.setup import session_setup
 from sayagain.connection import Connection, IncomingRequest
 from sayagain.errors import InvalidParams, SessionNotFound
+from sayagain.fault_points import Point
 from sayagain.identity import root_session_id
 from sayagain.runtime import Runtime, RuntimeSession, SessionSetup
 
@@ -122,6 +124,7 @@ class Sessions:
             raise
         for update in session.current_state():
             request.connection.update(session.session_id, update)
+        fault_points.passing(Point.RESUMED)
         request.after_success = lambda: session.activate(attachment)
 
     async def close(self, connection: Connection, session_id: str) -> Params:

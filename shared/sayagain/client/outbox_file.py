@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
+from sayagain import fault_points
 from sayagain.client.errors import OutboxBusy, OutboxError, OutboxFull, OutboxTooNew, OutboxUnreadable
 from sayagain.client.owner import Owner, owner_alive, sweep
+from sayagain.fault_points import Point
 
 __all__ = ["VERSION", "OutboxFile", "StoredPrompt"]
 
@@ -285,6 +287,7 @@ class OutboxFile:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                fault_points.passing(Point.OUTBOX_WRITTEN)
                 self._connection.execute("COMMIT")
             finally:
                 if self._connection.in_transaction:

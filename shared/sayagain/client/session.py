@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
+from sayagain import fault_points
 from sayagain.client.errors import (
     AgentFault,
     OutboxError,
@@ -25,6 +26,7 @@ from sayagain.client.outbox import StoredPrompt, start_of_today
 from sayagain.client.prompts import Fate, Prompt, fate_of, new_key
 from sayagain.client.replay import ReplayTracker
 from sayagain.connection import PeerError
+from sayagain.fault_points import Point
 
 if TYPE_CHECKING:
     from sayagain.client.client import Client
@@ -124,6 +126,7 @@ class Session:
         # Two that are submitted in order are kept and sent in order.
         async with self._submitting:
             stored = await self._client.outbox.add(self._session_id, self.cwd, key, blocks)
+            fault_points.passing(Point.CLIENT_KEPT)
             prompt = Prompt(stored.number, key, blocks, sent_before=False)
             self._put(prompt)
         return prompt
@@ -137,6 +140,7 @@ class Session:
         before = start_of_today() if before is None else before
         async with self._submitting:
             stored, elsewhere = await self._client.outbox.take(self._session_id, patience=patience)
+            fault_points.passing(Point.CLIENT_TAKEN)
             here = {prompt.key for prompt in (*self._queue, *self._flying)}
             rest = [row for row in stored if row.key not in here]
             offered = [row for row in rest if not old and row.submitted < before]
@@ -254,6 +258,7 @@ class Session:
         prompt.sends += 1
         params = {"sessionId": self._session_id, "prompt": prompt.content, "idempotencyKey": prompt.key}
         prompt.link, prompt.call = link, link.begin("session/prompt", params)
+        fault_points.passing(Point.CLIENT_SENT)
         return prompt.call
 
     def _put(self, prompt: Prompt) -> None:
@@ -281,7 +286,9 @@ class Session:
             self._client.progress()
             message_id = answer.get("messageId")
             if isinstance(message_id, str) and message_id:
+                fault_points.passing(Point.CLIENT_ANSWERED)
                 await self._record(prompt, self._client.outbox.done(prompt.key, message_id))
+                fault_points.passing(Point.CLIENT_DONE)
                 prompt.settle(message_id)
             else:
                 # Taken, but under no name: sending it again could insert it twice with an agent of this kind.

@@ -22,7 +22,9 @@ from typing import Final, TypedDict
 
 import anyio
 
+from sayagain import fault_points
 from sayagain.errors import RuntimeFault, SessionInUse
+from sayagain.fault_points import Point
 from sayagain.processes import proc
 
 if sys.platform != "win32":
@@ -91,6 +93,7 @@ class Lease:
         must the file, or the next acquirer would lock another one.
         """
         if self._descriptor >= 0:
+            fault_points.passing(Point.LEASE_RELEASING)
             os.close(self._descriptor)
             self._descriptor = -1
             _remove_free(self._path)
@@ -99,6 +102,7 @@ class Lease:
         record: _Record = {"space": proc.pid_space(), **_identity(os.getpid()), "guards": self._guards}
         content = json.dumps(record).encode()
         try:
+            fault_points.passing(Point.LEASE_WRITING)
             os.pwrite(self._descriptor, content, 0)
             os.ftruncate(self._descriptor, len(content))
         except OSError as error:
@@ -200,10 +204,12 @@ def _names(path: Path, descriptor: int) -> bool:
 
 def _taken(path: Path, descriptor: int) -> Lease:
     try:
-        return Lease(path, descriptor)
+        lease = Lease(path, descriptor)
     except RuntimeFault:
         os.close(descriptor)
         raise
+    fault_points.passing(Point.LEASE_TAKEN)
+    return lease
 
 
 def _read_holder(path: Path) -> _Holder:

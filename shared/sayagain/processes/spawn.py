@@ -23,7 +23,9 @@ from typing import Final
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
+from sayagain import fault_points
 from sayagain.errors import RuntimeFault, RuntimeMissing
+from sayagain.fault_points import Point
 
 __all__ = ["ExitStatus", "GuardedProcess", "spawn"]
 
@@ -187,6 +189,7 @@ async def spawn(
                 os.close(stderr_write)
         word, number = await _first_line(channel)
         if word == "pid":
+            fault_points.passing(Point.RUNTIME_STARTED)
             return GuardedProcess(process, channel, reader, number)
     except BaseException as error:
         await _undo(channel, process, reader)
