@@ -158,7 +158,6 @@ class ClaudeRuntime:
             result = await anyio.run_process(command, env=self._env, check=False)
             return auth_status(result.stdout)
         return {"state": "unknown"}
-            fault_points.passing(Point.REPLAY_BATCH)
 
     async def delete(self, session_id: str) -> None:
         """Remove the transcript and all that belongs to it, in every project folder that holds one."""
@@ -173,6 +172,7 @@ class ClaudeRuntime:
 
         batches = history(path, session_id, live=live, running=running)
         while (batch := await anyio.to_thread.run_sync(next, batches, None)) is not None:
+            fault_points.passing(Point.REPLAY_BATCH)
             for entry in batch:
                 yield entry
 

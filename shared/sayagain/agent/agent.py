@@ -19,9 +19,9 @@ from sayagain.agent.sessions import Sessions
 from sayagain.agent.setup import check_prompt
 from sayagain.connection import DEFERRED, Connection, Deferred, IncomingRequest, Outcome
 from sayagain.errors import InvalidParams, InvalidRequest, MethodNotFound, UnsupportedVersion
+from sayagain.fault_points import Point
 from sayagain.identity import derive_message_id, fresh_message_id, validate_key
 from sayagain.protocol.v2.methods import served
-from sayagain.fault_points import Point
 from sayagain.protocol.v2.validate import validate
 from sayagain.runtime import Runtime, RuntimeCapabilities
 from sayagain.transports import Transport
@@ -184,6 +184,7 @@ class Agent:
         session = self._sessions.active(request.connection, session_id)
         check_prompt(params["prompt"], self._runtime.capabilities)
         message_id = fresh_message_id() if key is None else derive_message_id(session_id, key)
+        fault_points.passing(Point.PARSED)
         session.pump.take(request, message_id, params["prompt"], keyed=key is not None)
         return DEFERRED
 
@@ -193,7 +194,6 @@ class Agent:
         return {"configOptions": [dict(option) for option in session.backend.options()]}
 
     async def _cancel_tool_call(self, request: IncomingRequest, params: Params) -> Params:
-        fault_points.passing(Point.PARSED)
         session = self._sessions.active(request.connection, params["sessionId"])
         await session.backend.cancel_tool_call(params["toolCallId"])
         return {}
