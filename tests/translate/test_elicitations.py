@@ -19,7 +19,7 @@ SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "mail": {"type": "string", "format": "email", "title": "Mail", "maxLength": 20},
-        "code": {"type": "string", "pattern": "^[a-z]+$", "minLength": 2},
+        "code": {"type": "string", "pattern": "^[a-z]+$", "minLength": 2, "format": ["uri"]},
         "count": {"type": "integer", "minimum": 1, "maximum": 3, "default": 2},
         "share": {"type": "number", "default": "much"},
         "sure": {"type": "boolean"},

@@ -294,3 +294,10 @@ def test_a_finished_turn_leaves_nothing_behind(translator: LiveTranslator) -> No
         translator.frame({"type": "result"})
     assert translator.tool_use("t49") is None
     assert translator.close_calls("failed") == []
+
+
+@pytest.mark.parametrize("mode", ["default", "bypassPermissions"])
+def test_a_tool_whose_name_is_no_text_is_some_tool(translator: LiveTranslator, mode: str) -> None:
+    translator.frame(system("status", permissionMode=mode))
+    nameless = call("t1") | {"name": {"a": 1}}
+    assert statuses(translator.frame(answer("m1", nameless)) + translator.frame(result("t1")))[-1] == "completed"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from sayagain.errors import HistoryUnreadable
+from sayagain.protocol.loose import as_text
 from sayagain_claude.transcripts.reader import Damaged, Row, read_rows
 
 __all__ = ["holds_conversation", "set_aside"]
@@ -61,4 +62,4 @@ def set_aside(path: Path) -> None:
 
 
 def _is_conversation(row: Row) -> bool:
-    return row.get("type") in _CONVERSATION and isinstance(row.get("uuid"), str)
+    return as_text(row.get("type")) in _CONVERSATION and isinstance(row.get("uuid"), str)

@@ -184,7 +184,7 @@ def _field(field: Json) -> Block | None:
         value = field.get(key)
         if isinstance(value, str if key == "pattern" else int | float) and not isinstance(value, bool):
             result[key] = value
-    if kind == "string" and field.get("format") in _FORMATS:
+    if kind == "string" and as_text(field.get("format")) in _FORMATS:
         result["format"] = field["format"]
     choices = _enumeration(field if kind == "string" else as_mapping(field.get("items")))
     if kind == "array":

@@ -183,7 +183,7 @@ class LiveTranslator:
             stream.runs.separate()
             update["status"] = "pending"
         call = _Call(session_id, block)
-        if self._unasked and block.get("name") not in _INTERACTIVE:
+        if self._unasked and as_text(block.get("name")) not in _INTERACTIVE:
             # Nothing is asked in this mode: what is complete runs.
             call.running = True
             update["status"] = "in_progress"

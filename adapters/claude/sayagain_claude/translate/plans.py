@@ -35,7 +35,7 @@ class Plans:
 
     def finished(self, session_id: str, call: Json, result: ToolResult, status: str) -> list[Block]:
         """The plan after a call of a planning tool; nothing for other tools, failed calls and calls without effect."""
-        name = call.get("name")
+        name = as_text(call.get("name"))
         if status != "completed" or name not in _TOOLS:
             return []
         input_, structured = as_mapping(call.get("input")), as_mapping(result.structured)

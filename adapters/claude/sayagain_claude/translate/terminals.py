@@ -41,7 +41,7 @@ KILLED: Final = {"signal": "SIGKILL"}
 
 def is_shell(call: Json | None) -> bool:
     """Whether a ``tool_use`` block runs a shell command."""
-    return call is not None and call.get("name") in SHELLS
+    return call is not None and as_text(call.get("name")) in SHELLS
 
 
 def reference(call_id: str) -> Block:
