@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
+from sayagain.protocol.notices import GivenNotices, notice_from
 from sayagain_claude.translate.blocks import Block, Json, as_list, as_mapping, as_text
 
 __all__ = ["Notices", "notice"]
 
-_REMEMBERED: Final = 256
-"""How many notices are remembered as given; a session gives far fewer."""
-
-
-def notice(severity: str, title: str, description: str = "") -> Block:
-    """A notice; a long or many-lined title goes on in the description."""
-    first, _, rest = title.strip().partition("\n")
-    detail = "\n".join(part for part in (rest.strip(), description.strip()) if part)
-    update: Block = {"sessionUpdate": "notice", "severity": severity, "title": first or "Claude Code"}
-    if detail:
-        update["description"] = detail
-    return update
+notice: Final = partial(notice_from, "Claude Code")
 
 
 def _informational(frame: Json) -> Block | None:
@@ -107,7 +98,7 @@ class Notices:
     __slots__ = ("_given",)
 
     def __init__(self) -> None:
-        self._given: dict[str, None] = {}
+        self._given = GivenNotices()
 
     def system(self, subtype: str, frame: Json) -> list[Block]:
         """The notices in a ``system`` frame."""
@@ -115,7 +106,7 @@ class Notices:
             return self._servers(frame)
         make = _SUBTYPES.get(subtype)
         update = make(frame) if make else None
-        if update is None or (subtype not in _REPEATABLE and not self._once(f"{subtype} {update['title']}")):
+        if update is None or (subtype not in _REPEATABLE and not self._given.first(f"{subtype} {update['title']}")):
             return []
         return [update]
 
@@ -123,7 +114,7 @@ class Notices:
         """The notice in a ``rate_limit_event``: when a limit is near, and when it is reached."""
         info = as_mapping(frame.get("rate_limit_info"))
         status, kind = info.get("status"), as_text(info.get("rateLimitType")).replace("_", " ")
-        if status not in ("allowed_warning", "rejected") or not self._once(
+        if status not in ("allowed_warning", "rejected") or not self._given.first(
             f"limit {status} {kind} {info.get('resetsAt')}"
         ):
             return []
@@ -136,14 +127,6 @@ class Notices:
         updates: list[Block] = []
         for server in map(as_mapping, as_list(frame.get("mcp_servers"))):
             name, state = as_text(server.get("name")), _SERVER_STATES.get(as_text(server.get("status")))
-            if name and state and self._once(f"server {name} {state}"):
+            if name and state and self._given.first(f"server {name} {state}"):
                 updates.append(notice("warning", f"MCP server {name} {state}"))
         return updates
-
-    def _once(self, key: str) -> bool:
-        if key in self._given:
-            return False
-        if len(self._given) >= _REMEMBERED:
-            del self._given[next(iter(self._given))]
-        self._given[key] = None
-        return True

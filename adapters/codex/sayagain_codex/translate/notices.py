@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from sayagain.protocol.loose import Block, Json, as_count, as_mapping, as_text
+from sayagain.protocol.notices import GivenNotices, notice_from
 
 __all__ = ["METHODS", "Notices", "notice"]
 
-_REMEMBERED: Final = 256
-"""How many notices are remembered as given; a session gives far fewer."""
-
-
-def notice(severity: str, title: str, description: str = "") -> Block:
-    """A notice; a long or many-lined title goes on in the description."""
-    first, _, rest = title.strip().partition("\n")
-    detail = "\n".join(part for part in (rest.strip(), description.strip()) if part)
-    update: Block = {"sessionUpdate": "notice", "severity": severity, "title": first or "Codex"}
-    if detail:
-        update["description"] = detail
-    return update
+notice: Final = partial(notice_from, "Codex")
 
 
 def _warning(params: Json) -> Block | None:
@@ -139,7 +130,7 @@ class Notices:
     __slots__ = ("_given",)
 
     def __init__(self) -> None:
-        self._given: dict[str, None] = {}
+        self._given = GivenNotices()
 
     def notification(self, method: str, params: Json) -> Block | None:
         """The notice that a notification makes; ``None`` for one that was given, and for those without."""
@@ -150,9 +141,4 @@ class Notices:
         turn = as_text(params.get("turnId")) if method in _EVENTS else _resets(params)
         about = "" if method == "error" else update.get("description", "")
         key = "\n".join((method, turn, update["title"], about))
-        if key in self._given:
-            return None
-        if len(self._given) >= _REMEMBERED:
-            del self._given[next(iter(self._given))]
-        self._given[key] = None
-        return update
+        return update if self._given.first(key) else None
