@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import sys
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from sayagain.errors import RuntimeMissing
+from sayagain.processes.executable import bundled, chosen
 
 __all__ = ["MINIMUM", "VARIABLE", "check_version", "find_executable"]
 
@@ -30,12 +28,8 @@ def find_executable(env: Mapping[str, str]) -> str:
 
     Raises :class:`~sayagain.errors.RuntimeMissing`, naming what was looked for.
     """
-    if chosen := env.get(VARIABLE):
-        found = shutil.which(chosen, path=env.get("PATH"))
-        if found is None:
-            raise RuntimeMissing(f"{VARIABLE} names {chosen}, which is no executable file")
-        return str(Path(found).absolute())
-    if found := shutil.which("codex", path=env.get("PATH")) or _bundled():
+    own = chosen(env, VARIABLE) or shutil.which("codex", path=env.get("PATH"))
+    if found := own or bundled("codex_cli_bin", "bin", "codex"):
         return str(Path(found).absolute())
     raise RuntimeMissing(f"Codex was not found: there is none on PATH, and {VARIABLE} is not set. {_INSTALL}")
 
@@ -53,12 +47,3 @@ def check_version(user_agent: object, executable: str) -> None:
     if version != (0, 0, 0) and version < MINIMUM:
         shown, needed = ".".join(map(str, version)), ".".join(map(str, MINIMUM))
         raise RuntimeMissing(f"{executable} is Codex {shown}; {needed} or newer is needed. {_INSTALL}")
-
-
-def _bundled() -> str | None:
-    """The executable in the package of the extra; the package is found, not imported."""
-    spec = find_spec("codex_cli_bin")
-    if spec is None or spec.origin is None:
-        return None
-    path = Path(spec.origin).parent / "bin" / ("codex.exe" if sys.platform == "win32" else "codex")
-    return str(path) if os.access(path, os.X_OK) else None
