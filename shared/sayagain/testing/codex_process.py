@@ -1,32 +1,24 @@
-"""A Codex app-server under a recorder's hand: its messages in order, both ways.
-
-This drives the runtime as plainly as it goes, on purpose without the adapter: a recording made through the adapter
-would only show what the adapter already knows.
-"""
+"""A Codex app-server under a recorder's hand: its requests, notifications and questions."""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from importlib.util import find_spec
-from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
-from anyio.abc import ByteReceiveStream, Process
+from anyio.abc import Process
+
+from sayagain.testing.recorded_process import Message, RecordedProcess, RecordingPlace, executable_in
 
 __all__ = [
     "CodexPlace",
     "CodexProcess",
     "Decide",
-    "Message",
     "RequestFailed",
     "accept",
     "decide",
@@ -34,15 +26,8 @@ __all__ = [
     "run_codex",
 ]
 
-Message: TypeAlias = Mapping[str, Any]
 Decide: TypeAlias = Callable[[Message], Mapping[str, Any] | None]
 """From a request of the runtime to its result; ``None`` leaves it unanswered."""
-
-_PATIENCE: Final = 60.0
-"""Seconds until a recording that waits for a message is given up; none of a good one comes near it."""
-
-_LOOK_AGAIN: Final = 0.02
-"""Seconds between two looks for a file: a command tells nobody that it runs."""
 
 
 class RequestFailed(Exception):
@@ -59,11 +44,7 @@ class RequestFailed(Exception):
 
 def find_codex() -> Path:
     """The executable in its wheel, found without importing it; raises :class:`FileNotFoundError`."""
-    spec = find_spec("codex_cli_bin")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        if (path := Path(folder, "bin", "codex")).is_file():
-            return path
-    raise FileNotFoundError("no bundled codex executable: is openai-codex-cli-bin installed?")
+    return executable_in("codex_cli_bin", "bin", "codex")
 
 
 def decide(decision: str) -> Decide:
@@ -92,22 +73,11 @@ def decide(decision: str) -> Decide:
 accept: Final = decide("accept")
 
 
-@dataclass(frozen=True)
-class CodexPlace:
+class CodexPlace(RecordingPlace):
     """The folders of one recording, all under one fresh folder.
 
     In the temporary folder Codex makes no helper programs, and says so on standard error (measured).
     """
-
-    root: Path
-
-    @property
-    def home(self) -> Path:
-        return self.root / "home"
-
-    @property
-    def project(self) -> Path:
-        return self.root / "home" / "project"
 
     @property
     def config(self) -> Path:
@@ -125,28 +95,21 @@ class CodexPlace:
         (self.config / "config.toml").write_text(text, encoding="utf-8")
 
 
-@dataclass
-class CodexProcess:
-    """What was said both ways, and ways to say more and to wait for an answer."""
+class CodexProcess(RecordedProcess):
+    """Requests and prompts; prompts go to the thread ``thread_id``."""
 
-    process: Process
-    decide: Decide
-    log: list[tuple[str, Message]] = field(default_factory=list[tuple[str, Message]])
-    prompts: dict[str, str] = field(default_factory=dict[str, str])
-    thread_id: str = ""
-    _numbers: count[int] = field(default_factory=lambda: count(1))
-    _news: anyio.Event = field(default_factory=anyio.Event)
-    _ended: bool = False
+    def __init__(self, process: Process, decide: Decide) -> None:
+        super().__init__(process)
+        self.decide = decide
+        self.thread_id = ""
 
-    async def send(self, message: Message) -> None:
-        """Write one line."""
-        assert self.process.stdin is not None
-        self.log.append(("in", message))
-        await self.process.stdin.send(json.dumps(message).encode() + b"\n")
+    def answer(self, message: Message) -> Message | None:
+        result = self.decide(message) if "method" in message and "id" in message else None
+        return None if result is None else {"id": message["id"], "result": result}
 
     async def request(self, method: str, **params: Any) -> dict[str, Any]:
         """The result of a request; raises :class:`RequestFailed`."""
-        number = next(self._numbers)
+        number = next(self.numbers)
         mark = len(self.log)
         await self.send({"id": number, "method": method, "params": params})
         answer = await self.until(lambda m: m.get("id") == number and "method" not in m, mark)
@@ -176,70 +139,10 @@ class CodexProcess:
             lambda m: m.get("method") == "turn/completed" and m["params"]["threadId"] == self.thread_id, since
         )
 
-    async def until(self, wanted: Callable[[Message], bool], since: int = 0) -> Message:
-        """The first message of the runtime at or after ``since`` in the log that is ``wanted``."""
-        with anyio.fail_after(_PATIENCE):
-            position = since
-            while True:
-                while position < len(self.log):
-                    direction, message = self.log[position]
-                    position += 1
-                    if direction == "out" and wanted(message):
-                        return message
-                if self._ended:
-                    raise EOFError("the runtime ended before the message came")
-                await self._news.wait()
-
     async def item(self, method: str, kind: str, since: int = 0) -> dict[str, Any]:
         """Wait for ``item/started`` or ``item/completed`` of an item of that kind; the item."""
         found = await self.until(lambda m: m.get("method") == method and m["params"]["item"]["type"] == kind, since)
         return cast("dict[str, Any]", found["params"]["item"])
-
-    async def file(self, path: Path) -> None:
-        """Wait until a command has made the file; asked for at each message and, between them, ever so often."""
-        with anyio.fail_after(_PATIENCE):
-            while not await anyio.Path(path).exists():
-                with anyio.move_on_after(_LOOK_AGAIN):
-                    await self._news.wait()
-
-    async def finish(self) -> None:
-        """Close standard input and wait for the end."""
-        assert self.process.stdin is not None
-        await self.process.stdin.aclose()
-        with anyio.fail_after(_PATIENCE):
-            await self.process.wait()
-
-    async def kill(self) -> None:
-        """End it as a crash does."""
-        self.process.send_signal(signal.SIGKILL)
-        await self.process.wait()
-
-    async def read(self) -> None:
-        """Take every message until the end, and answer the runtime's requests."""
-        assert self.process.stdout is not None
-        async for line in _lines(self.process.stdout):
-            message = cast("dict[str, Any]", json.loads(line))
-            self.log.append(("out", message))
-            if "method" in message and "id" in message:
-                answer = self.decide(message)
-                if answer is not None:
-                    await self.send({"id": message["id"], "result": answer})
-            self._wake()
-        self._ended = True
-        self._wake()
-
-    def _wake(self) -> None:
-        self._news.set()
-        self._news = anyio.Event()
-
-
-async def _lines(stream: ByteReceiveStream) -> AsyncGenerator[bytes]:
-    pending = b""
-    async for data in stream:
-        *lines, pending = (pending + data).split(b"\n")
-        for line in lines:
-            if line.strip():
-                yield line
 
 
 @asynccontextmanager
@@ -258,22 +161,10 @@ async def run_codex(
         command, cwd=place.project, env=environment, stderr=subprocess.DEVNULL
     ) as process:
         codex = CodexProcess(process, decide)
-        failure: Exception | None = None
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(codex.read)
-            try:
-                about = {"name": "recorder", "title": "Recorder", "version": "1"}
-                await codex.request("initialize", clientInfo=about, capabilities={"experimentalApi": True})
-                # The last thing that it says unasked: from here on a recording has one order.
-                await codex.until(lambda m: m.get("method") == "remoteControl/status/changed")
-                await codex.send({"method": "initialized"})
-                yield codex
-                if process.returncode is None:
-                    await codex.finish()
-            except Exception as error:  # noqa: BLE001 - raised again below, without a group around it
-                failure = error
-            finally:
-                if process.returncode is None:
-                    process.kill()
-        if failure is not None:
-            raise failure
+        async with codex.running():
+            about = {"name": "recorder", "title": "Recorder", "version": "1"}
+            await codex.request("initialize", clientInfo=about, capabilities={"experimentalApi": True})
+            # The last thing that it says unasked: from here on a recording has one order.
+            await codex.until(lambda m: m.get("method") == "remoteControl/status/changed")
+            await codex.send({"method": "initialized"})
+            yield codex
