@@ -8,32 +8,32 @@ runtime's version, the prompts by id). ``docs/recording.md`` says how it is used
 
 from __future__ import annotations
 
-import argparse
-import hashlib
-import json
 import re
-import socket
-import sys
 import tempfile
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
-
-import anyio
 
 from sayagain.testing.codex_process import CodexPlace, CodexProcess, Decide, RequestFailed, accept, run_codex
 from sayagain.testing.codex_scenarios import SCENARIOS, CodexScenario, CodexStage
 from sayagain.testing.codex_scrubber import CodexScrubber
+from sayagain.testing.recording import (
+    id_seed,
+    neutral_names,
+    own_texts,
+    run_recorder,
+    said,
+    write_document,
+    write_lines,
+)
 from sayagain.testing.responses_api import serve_responses
 from sayagain.testing.responses_request import Asked
 from sayagain.testing.responses_script import Reply, Script, ScriptLike, Text, ToolUse
-from sayagain.testing.scrubber import strings_in
 
 __all__ = ["main", "record"]
 
-_HOME: Final = "/home/user"
 _PAGE: Final = 100
 """The most that the runtime gives at once."""
 
@@ -53,8 +53,7 @@ class _Recording:
 
     async def play(self) -> None:
         scenario = self.scenario
-        seed = hashlib.sha256(scenario.name.encode()).hexdigest()[:12]
-        async with serve_responses(_resolved(self.script), keep_items=True, id_seed=seed) as service:
+        async with serve_responses(_resolved(self.script), keep_items=True, id_seed=id_seed(scenario.name)) as service:
             self.place.write(service.url, scenario.model, scenario.config)
             for name, content in scenario.files.items():
                 (self.place.project / name).write_text(content, encoding="utf-8")
@@ -111,49 +110,29 @@ class _Recording:
             if not cursor:
                 return found
 
-    def ours(self) -> Iterable[str]:
-        """Every text that the scenario made."""
-        yield from _strings_of(self.script)
-        for step in self.script.steps:
-            for reply in step.replies:  # a message may be cut in parts by holds
-                yield "".join(part.text for part in reply if isinstance(part, Text))
-        yield from self.scenario.files.values()
-        yield from self.scenario.keeps
-        for codex in self.processes:
-            for direction, message in codex.log:
-                if direction == "in":
-                    yield from strings_in(message)
-
-    def messages(self) -> list[dict[str, Any]]:
-        return [
-            {"process": number, "direction": direction, "message": message}
-            for number, codex in enumerate(self.processes, start=1)
-            for direction, message in codex.log
-        ]
-
 
 async def record(scenario: CodexScenario, fixtures: Path) -> Path:
     """Play a scenario and write its scrubbed recording; the folder.
 
     An older recording is replaced. Golden updates that were made of it stay, and may need to be written anew.
     """
-    base = (
-        Path.home() / ".cache" / "sayagain"
-    )  # outside any repository, whose name and advice would be in the recording
+    # Outside any repository, whose name and advice would be in the recording.
+    base = Path.home() / ".cache" / "sayagain"
     base.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="recording", dir=base, ignore_cleanup_errors=True) as root:
         recording = _Recording(scenario, CodexPlace(Path(root)))
         await recording.play()
-        messages = recording.messages()
+        messages = said(recording.processes, "message")
         threads = {"thread": recording.thread, "children": recording.children}
-        scrubber = CodexScrubber(scenario.name, _neutral_names(recording.place), recording.ours())
+        ours = own_texts(scenario, recording.script, Text, recording.processes)
+        scrubber = CodexScrubber(scenario.name, neutral_names(recording.place), ours)
         for value in (messages, recording.exchanges, threads):
             scrubber.learn(value)
         target = fixtures / scenario.name
         target.mkdir(parents=True, exist_ok=True)
-        _write_lines(target / "messages.jsonl", [scrubber.scrub(message) for message in messages])
-        _write_lines(target / "items.jsonl", [scrubber.scrub(exchange) for exchange in recording.exchanges])
-        _write(target / "thread.json", scrubber.scrub(threads))
+        write_lines(target / "messages.jsonl", [scrubber.scrub(message) for message in messages])
+        write_lines(target / "items.jsonl", [scrubber.scrub(exchange) for exchange in recording.exchanges])
+        write_document(target / "thread.json", scrubber.scrub(threads))
         about = {
             "scenario": scenario.name,
             "threadId": recording.thread_id,
@@ -161,7 +140,7 @@ async def record(scenario: CodexScenario, fixtures: Path) -> Path:
             "prompts": {key: text for codex in recording.processes for key, text in codex.prompts.items()},
         }
         known = {"shows": scenario.shows, "codex": _version(messages), "model": scenario.model}
-        _write(target / "scenario.json", {**scrubber.scrub(about), **known})
+        write_document(target / "scenario.json", {**scrubber.scrub(about), **known})
         return target
 
 
@@ -192,38 +171,6 @@ def _resolved(script: Script) -> ScriptLike:
     return choose
 
 
-def _strings_of(value: object) -> Iterable[str]:
-    if is_dataclass(value):
-        for part in fields(value):
-            yield from _strings_of(getattr(value, part.name))
-    elif isinstance(value, (list, tuple)):
-        for item in cast("Sequence[object]", value):
-            yield from _strings_of(item)
-    else:
-        yield from strings_in(value)
-
-
-def _neutral_names(place: CodexPlace) -> dict[str, str]:
-    package = Path(__file__).resolve().parent
-    names = {
-        str(place.home): _HOME,
-        str(place.root): "/home",
-        str(package): "/usr/lib/sayagain",
-        sys.executable: "/usr/bin/python3",
-    }
-    host = socket.gethostname()
-    return names if len(host) < 4 else {**names, host: "host"}  # a shorter one may be part of any word
-
-
-def _write_lines(path: Path, records: Iterable[Any]) -> None:
-    lines = [json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n" for record in records]
-    path.write_text("".join(lines), encoding="utf-8")
-
-
-def _write(path: Path, document: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
 def _version(messages: Iterable[Mapping[str, Any]]) -> str | None:
     """The runtime's version, which it says only in the answer to ``initialize``."""
     for message in messages:
@@ -233,20 +180,9 @@ def _version(messages: Iterable[Mapping[str, Any]]) -> str | None:
     return None
 
 
-async def _record_all(names: Sequence[str], fixtures: Path) -> None:
-    for name in names:
-        folder = await record(SCENARIOS[name], fixtures)
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        print(f"{name}: {size / 1000:.0f} kB", flush=True)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Record the named scenarios, or all."""
-    parser = argparse.ArgumentParser(description="Record scenarios from the real Codex.")
-    parser.add_argument("scenario", nargs="*", choices=[[], *SCENARIOS], help="all, if none is named")
-    parser.add_argument("--fixtures", type=Path, default=Path("fixtures/codex"), help="where the recordings go")
-    options = parser.parse_args(arguments)
-    anyio.run(_record_all, options.scenario or list(SCENARIOS), options.fixtures)
+    run_recorder("Codex", SCENARIOS, record, Path("fixtures/codex"), arguments)
 
 
 if __name__ == "__main__":

@@ -7,32 +7,34 @@ Each recording has ``frames.jsonl`` (what was said both ways, in order: ``{"proc
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import json
 import os
 import shutil
-import socket
-import sys
 import tempfile
 import uuid
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
-
-import anyio
 
 from sayagain.testing.claude_process import ClaudeProcess, Permissions, Place, allow, run_claude
 from sayagain.testing.messages_api import serve_messages
 from sayagain.testing.messages_script import Script, Text
+from sayagain.testing.recording import (
+    HOME,
+    id_seed,
+    neutral_names,
+    own_texts,
+    run_recorder,
+    said,
+    write_document,
+    write_lines,
+)
 from sayagain.testing.scenarios import SCENARIOS, Scenario, Stage
-from sayagain.testing.scrubber import Scrubber, strings_in
+from sayagain.testing.scrubber import Scrubber
 
 __all__ = ["main", "record"]
-
-_HOME = "/home/user"
 
 
 class _Recording:
@@ -53,8 +55,7 @@ class _Recording:
             (self.place.project / name).write_text(content, encoding="utf-8")
         if scenario.settings is not None:
             (self.place.config / "settings.json").write_text(json.dumps(scenario.settings), encoding="utf-8")
-        seed = hashlib.sha256(scenario.name.encode()).hexdigest()[:12]
-        async with serve_messages(self.script, id_seed=seed) as service:
+        async with serve_messages(self.script, id_seed=id_seed(scenario.name)) as service:
 
             @asynccontextmanager
             async def run(
@@ -73,27 +74,6 @@ class _Recording:
                     yield claude
 
             await scenario.play(Stage(run, service, self.place.project))
-
-    def ours(self) -> Iterable[str]:
-        """Every text that the scenario made."""
-        yield from _strings_of(self.script)
-        for step in self.script.steps:
-            for reply in step.replies:  # a block of text may be cut in parts by holds
-                yield "".join(part.text for part in reply if isinstance(part, Text))
-        yield from self.scenario.files.values()
-        yield from self.scenario.keeps
-        for claude in self.processes:
-            yield from claude.prompts.values()
-            for direction, frame in claude.log:
-                if direction == "in":
-                    yield from strings_in(frame)
-
-    def frames(self) -> list[dict[str, Any]]:
-        return [
-            {"process": number, "direction": direction, "frame": frame}
-            for number, claude in enumerate(self.processes, start=1)
-            for direction, frame in claude.log
-        ]
 
     def files(self) -> dict[str, list[Any]]:
         """The session's records by their path under the fixture."""
@@ -114,18 +94,19 @@ async def record(scenario: Scenario, fixtures: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix="recording", ignore_cleanup_errors=True) as root:
         recording = _Recording(scenario, Place(Path(root)))
         await recording.play()
-        frames, files = recording.frames(), recording.files()
-        scrubber = Scrubber(scenario.name, _neutral_names(recording.place), recording.ours())
+        frames, files = said(recording.processes, "frame"), recording.files()
+        ours = own_texts(scenario, recording.script, Text, recording.processes)
+        scrubber = Scrubber(scenario.name, _neutral_names(recording.place), ours)
         for value in (frames, *files.values()):
             scrubber.learn(value)
         target = fixtures / scenario.name
         shutil.rmtree(target / "subagents", ignore_errors=True)
         target.mkdir(parents=True, exist_ok=True)
-        _write(target / "frames.jsonl", [scrubber.scrub(frame) for frame in frames])
+        write_lines(target / "frames.jsonl", [scrubber.scrub(frame) for frame in frames])
         for name, rows in files.items():
             path = target / scrubber.scrub(name)
             path.parent.mkdir(exist_ok=True)
-            _write(path, [scrubber.scrub(row) for row in rows if scrubber.keeps_row(row)])
+            write_lines(path, [scrubber.scrub(row) for row in rows if scrubber.keeps_row(row)])
         prompts = {key: text for claude in recording.processes for key, text in claude.prompts.items()}
         about = {
             "scenario": scenario.name,
@@ -136,8 +117,7 @@ async def record(scenario: Scenario, fixtures: Path) -> Path:
             "environment": dict(scenario.environment),
         }
         shows = {"shows": scenario.shows, "claude": about["claude"], "environment": about["environment"]}
-        document = json.dumps({**scrubber.scrub(about), **shows}, indent=2, ensure_ascii=False)
-        (target / "scenario.json").write_text(document + "\n", encoding="utf-8")
+        write_document(target / "scenario.json", {**scrubber.scrub(about), **shows})
         return target
 
 
@@ -159,37 +139,13 @@ def _in_project(script: Script, project: Path) -> Script:
     return Script(steps, script.default)
 
 
-def _strings_of(value: object) -> Iterable[str]:
-    if is_dataclass(value):
-        for field in fields(value):
-            yield from _strings_of(getattr(value, field.name))
-    elif isinstance(value, (list, tuple)):
-        for item in cast("Sequence[object]", value):
-            yield from _strings_of(item)
-    else:
-        yield from strings_in(value)
-
-
 def _neutral_names(place: Place) -> dict[str, str]:
-    package = Path(__file__).resolve().parent
-    return {
-        str(place.home): _HOME,
-        str(place.scratch): f"{_HOME}/.cache",
-        str(place.root): "/home",
-        f"claude-{os.getuid()}": "claude-1000",
-        str(package): "/usr/lib/sayagain",
-        sys.executable: "/usr/bin/python3",
-        socket.gethostname(): "host",
-    }
+    more = {str(place.scratch): f"{HOME}/.cache", f"claude-{os.getuid()}": "claude-1000"}
+    return neutral_names(place) | more
 
 
 def _records(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-
-
-def _write(path: Path, records: Iterable[Any]) -> None:
-    lines = [json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n" for record in records]
-    path.write_text("".join(lines), encoding="utf-8")
 
 
 def _version(frames: Iterable[Mapping[str, Any]]) -> str | None:
@@ -197,20 +153,9 @@ def _version(frames: Iterable[Mapping[str, Any]]) -> str | None:
     return next((f["frame"]["claude_code_version"] for f in frames if f["frame"].get("subtype") == "init"), None)
 
 
-async def _record_all(names: Sequence[str], fixtures: Path) -> None:
-    for name in names:
-        folder = await record(SCENARIOS[name], fixtures)
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        print(f"{name}: {size / 1000:.0f} kB", flush=True)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Record the named scenarios, or all."""
-    parser = argparse.ArgumentParser(description="Record scenarios from the real Claude Code.")
-    parser.add_argument("scenario", nargs="*", choices=[[], *SCENARIOS], help="all, if none is named")
-    parser.add_argument("--fixtures", type=Path, default=Path("fixtures/claude"), help="where the recordings go")
-    options = parser.parse_args(arguments)
-    anyio.run(_record_all, options.scenario or list(SCENARIOS), options.fixtures)
+    run_recorder("Claude Code", SCENARIOS, record, Path("fixtures/claude"), arguments)
 
 
 if __name__ == "__main__":
