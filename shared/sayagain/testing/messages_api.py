@@ -16,8 +16,6 @@ from typing import Any, Final
 from sayagain.testing.messages_request import Asked, read_request
 from sayagain.testing.messages_script import (
     NAMED_SCRIPTS,
-    ApiError,
-    Hold,
     Reply,
     Script,
     ScriptLike,
@@ -25,7 +23,15 @@ from sayagain.testing.messages_script import (
     parse_script,
 )
 from sayagain.testing.messages_stream import stream_reply, whole_reply
-from sayagain.testing.stand_in import Exchange, StandIn, listening, open_listener, pass_holds, run_service
+from sayagain.testing.stand_in import (
+    Exchange,
+    StandIn,
+    leading_error,
+    listening,
+    open_listener,
+    pass_holds,
+    run_service,
+)
 
 __all__ = ["MessagesService", "main", "serve_messages"]
 
@@ -84,10 +90,9 @@ async def serve_messages(
 
 
 async def _send_reply(exchange: Exchange, service: MessagesService, asked: Asked, reply: Reply) -> None:
-    first = next((part for part in reply if not isinstance(part, Hold)), None)
-    if isinstance(first, ApiError):
-        await pass_holds(service, reply[: reply.index(first)])
-        await exchange.answer(first.status, _error_body(first.type, first.message), first.headers)
+    error = await leading_error(service, reply)
+    if error is not None:
+        await exchange.answer(error.status, _error_body(error.type, error.message), error.headers)
         return
     message_id = service.new_id("msg")
 

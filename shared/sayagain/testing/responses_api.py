@@ -18,7 +18,6 @@ from sayagain.testing.responses_request import Asked, Memory, read_request
 from sayagain.testing.responses_script import (
     NAMED_SCRIPTS,
     ApiError,
-    Hold,
     Reply,
     Script,
     ScriptLike,
@@ -26,7 +25,7 @@ from sayagain.testing.responses_script import (
     parse_script,
 )
 from sayagain.testing.responses_stream import error_body, stream_reply
-from sayagain.testing.stand_in import Exchange, StandIn, listening, open_listener, pass_holds, run_service
+from sayagain.testing.stand_in import Exchange, StandIn, leading_error, listening, open_listener, run_service
 
 __all__ = ["ResponsesService", "main", "serve_responses"]
 
@@ -34,7 +33,6 @@ _SIDE_REPLY: Final[Reply] = (Text('{"title": "Stand-in title"}'),)
 _DEFAULT_REPLY: Final[Reply] = (Text("Done."),)
 _NOT_FOUND: Final = ApiError(404, "not_found_error", "Not found")
 _NO_SOCKET: Final = ApiError(426, "upgrade_required", "No web sockets here")
-_IN_STREAM: Final = 200
 
 
 class ResponsesService(StandIn[Asked]):
@@ -100,10 +98,9 @@ async def serve_responses(
 
 
 async def _send_reply(exchange: Exchange, service: ResponsesService, reply: Reply) -> None:
-    first = next((part for part in reply if not isinstance(part, Hold)), None)
-    if isinstance(first, ApiError) and first.status != _IN_STREAM:
-        await pass_holds(service, reply[: reply.index(first)])
-        await exchange.answer(first.status, error_body(first), first.headers)
+    error = await leading_error(service, reply)
+    if error is not None:
+        await exchange.answer(error.status, error_body(error), error.headers)
         return
     await exchange.stream(service, stream_reply(reply, service.new_id("resp"), service.new_id))
 

@@ -1,10 +1,9 @@
 """What the stand-in Responses API answers: replies made of parts, and scripts that choose among them.
 
 A reply is a list of parts. Adjacent :class:`Text` parts make one message item, even across a :class:`Hold`, so that a
-test can stop a stream in the middle of a message. A script in JSON is ``{"steps": [{"when": "hello", "replies":
-[[{"text": "Hi"}]], "times": 1}], "default": [{"text": "Done."}]}``; each part is an object with the one key that names
-it (``text``, ``reasoning``, ``tool_use``, ``web_search``, ``item``, ``hold``, ``stop``, ``usage``, ``error``, ``cut``)
-and its options beside it.
+test can stop a stream in the middle of a message. The JSON form is that of :mod:`sayagain.testing.stand_in_script`; its
+parts are ``text``, ``reasoning``, ``tool_use``, ``web_search``, ``item``, ``hold``, ``stop``, ``usage``, ``error`` and
+``cut``.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from sayagain.testing.responses_request import Asked
-from sayagain.testing.stand_in_script import ApiError, BaseScript, BaseStep, Cut, Hold
+from sayagain.testing.stand_in_script import ApiError, BaseScript, BaseStep, Cut, Hold, parse_common_part
 
 __all__ = [
     "CONTEXT_OVERFLOW",
@@ -180,20 +179,7 @@ def spawn_agent(message: str, *, version: int = 1, name: str = "helper") -> Tool
 
 def parse_script(document: Mapping[str, Any]) -> Script:
     """A script from its JSON form; raises :class:`ValueError` for a part that it does not know."""
-    steps = [
-        Step(
-            when=step.get("when"),
-            replies=[_parse_reply(reply) for reply in step["replies"]],
-            times=step.get("times"),
-        )
-        for step in cast("list[dict[str, Any]]", document.get("steps", []))
-    ]
-    default = document.get("default")
-    return Script(steps) if default is None else Script(steps, _parse_reply(default))
-
-
-def _parse_reply(parts: Sequence[Mapping[str, Any]]) -> list[Part]:
-    return [_parse_part(part) for part in parts]
+    return Script.parse(document, _parse_part)
 
 
 def _parse_part(part: Mapping[str, Any]) -> Part:
@@ -208,18 +194,12 @@ def _parse_part(part: Mapping[str, Any]) -> Part:
             return WebSearch(query)
         case {"item": item}:
             return Item(item)
-        case {"hold": name}:
-            return Hold(name)
         case {"stop": reason}:
             return Stop(reason)
         case {"usage": counts}:
             return Usage(**counts)
-        case {"error": error_type}:
-            return ApiError(part["status"], error_type, part.get("message", ApiError.message), part.get("headers", {}))
-        case {"cut": True}:
-            return Cut()
         case _:
-            raise ValueError(f"a part of a reply has none of the known names: {sorted(part)}")
+            return parse_common_part(part)
 
 
 def _short() -> Script:

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import asdict
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 from urllib.parse import parse_qs, urlsplit
@@ -21,9 +21,9 @@ import anyio
 import h11
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
-from sayagain.testing.stand_in_script import AskedLike, Close, Hold, Piece, Wait
+from sayagain.testing.stand_in_script import ApiError, AskedLike, Close, Hold, Piece, Wait
 
-__all__ = ["Exchange", "StandIn", "listening", "open_listener", "pass_holds", "run_service"]
+__all__ = ["Exchange", "StandIn", "leading_error", "listening", "open_listener", "pass_holds", "run_service"]
 
 _MAX_BODY: Final = 64 * 1024 * 1024
 """Twice what the real services take: a body beyond it is a bug in the caller."""
@@ -260,6 +260,16 @@ async def pass_holds(service: StandIn[AskedT], parts: Sequence[object]) -> None:
     for part in parts:
         if isinstance(part, Hold):
             await service.wait_gate(Wait(part.name))
+
+
+async def leading_error(service: StandIn[AskedT], parts: Sequence[object]) -> ApiError | None:
+    """The HTTP error that a reply is, once the holds before it are passed; one of status 200 is part of a stream."""
+    holds = list(takewhile(lambda part: isinstance(part, Hold), parts))
+    first = next(iter(parts[len(holds) :]), None)
+    if not isinstance(first, ApiError) or first.status == 200:
+        return None
+    await pass_holds(service, holds)
+    return first
 
 
 async def open_listener(port: int) -> tuple[SocketListener, str]:

@@ -1,11 +1,16 @@
-"""What the scripts of all stand-in services share: parts of a reply, and steps that choose among replies. No I/O."""
+"""What the scripts of all stand-in services share: parts of a reply, and steps that choose among replies. No I/O.
+
+A script in JSON is ``{"steps": [{"when": "hello", "replies": [[{"text": "Hi"}]], "times": 1}], "default": [{"text":
+"Done."}]}``; each part is an object with the one key that names it and its options beside it. All services know
+``hold``, ``error`` and ``cut``.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
 __all__ = [
     "ApiError",
@@ -19,6 +24,7 @@ __all__ = [
     "Wait",
     "chunks",
     "encode_event",
+    "parse_common_part",
 ]
 
 PartT = TypeVar("PartT")
@@ -95,6 +101,33 @@ class BaseScript(Generic[PartT]):
                 step.used += 1
                 return step.replies[asked.round]
         return self.default
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any], part: Callable[[Mapping[str, Any]], PartT]) -> Self:
+        """A script from its JSON form, each part by ``part``."""
+
+        def reply(parts: Sequence[Mapping[str, Any]]) -> list[PartT]:
+            return [part(each) for each in parts]
+
+        steps = [
+            BaseStep(step.get("when"), [reply(parts) for parts in step["replies"]], step.get("times"))
+            for step in cast("list[dict[str, Any]]", document.get("steps", []))
+        ]
+        default = document.get("default")
+        return cls(steps) if default is None else cls(steps, reply(default))
+
+
+def parse_common_part(part: Mapping[str, Any]) -> Hold | ApiError | Cut:
+    """A part of those that all services know; raises :class:`ValueError` for another one."""
+    match part:
+        case {"hold": name}:
+            return Hold(name)
+        case {"error": error_type}:
+            return ApiError(part["status"], error_type, part.get("message", ApiError.message), part.get("headers", {}))
+        case {"cut": True}:
+            return Cut()
+        case _:
+            raise ValueError(f"a part of a reply has none of the known names: {sorted(part)}")
 
 
 @dataclass(frozen=True)
