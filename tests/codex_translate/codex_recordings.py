@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sayagain.runtime import HistoryEntry, RuntimeEvent
 from sayagain_codex.app_server import AppServerError
 from sayagain_codex.history import history
 from sayagain_codex.translate.live import LiveTranslator
+from support_recordings import BaseRecording, fixtures_of, found_in
 
 __all__ = ["FIXTURES", "Recording", "StoredClient", "recordings"]
 
-FIXTURES = Path(
-    os.environ.get("SAYAGAIN_CODEX_RECORDINGS") or Path(__file__).resolve().parents[2] / "fixtures" / "codex"
-)
-"""Where the recordings are; ``SAYAGAIN_CODEX_RECORDINGS`` names others, to look at new ones before they are kept."""
+FIXTURES = fixtures_of("codex", "SAYAGAIN_CODEX_RECORDINGS")
 
 
 class StoredClient:
@@ -46,18 +41,7 @@ class StoredClient:
         raise AppServerError(-32600, f"not recorded: {method}")
 
 
-@dataclass(frozen=True)
-class Recording:
-    folder: Path
-
-    @property
-    def name(self) -> str:
-        return self.folder.name
-
-    @property
-    def about(self) -> dict[str, Any]:
-        return json.loads((self.folder / "scenario.json").read_text(encoding="utf-8"))
-
+class Recording(BaseRecording):
     @property
     def session_id(self) -> str:
         return self.about["threadId"]
@@ -66,13 +50,10 @@ class Recording:
         return json.loads((self.folder / "thread.json").read_text(encoding="utf-8"))["thread"]
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        with (self.folder / "messages.jsonl").open(encoding="utf-8") as file:
-            for line in file:
-                yield json.loads(line)
+        return self.lines("messages.jsonl")
 
     def exchanges(self) -> list[dict[str, Any]]:
-        with (self.folder / "items.jsonl").open(encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
+        return list(self.lines("items.jsonl"))
 
     def requests(self) -> list[dict[str, Any]]:
         """What the runtime asked."""
@@ -105,6 +86,4 @@ class Recording:
 
 
 def recordings() -> list[Recording]:
-    if not FIXTURES.is_dir():
-        return []
-    return [Recording(folder) for folder in sorted(FIXTURES.iterdir()) if (folder / "scenario.json").exists()]
+    return found_in(FIXTURES, Recording)

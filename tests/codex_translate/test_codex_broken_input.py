@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codex_translate.codex_folding import updates_of
 from codex_translate.codex_recordings import Recording, recordings
 from sayagain.errors import HistoryUnreadable
-from sayagain.runtime import HistoryEntry, RuntimeEvent
 from sayagain_codex.app_server import AppServerError
 from sayagain_codex.history import history
 from sayagain_codex.translate import approvals
 from sayagain_codex.translate.live import LiveTranslator
+from support_recordings import broken, encode
 
 JUNK: list[Any] = [None, True, -1, 2.5, "", "x", "\ud800", "/\0", [], [None], [[]], {}, {"type": "text"}, {"a": 1}]
 JUNK += [float("nan"), 2**80, "data:image/png;base64,x", "/bin/bash -lc 'x", "@@ -1 +1 @@\n?"]
@@ -45,26 +44,6 @@ def exchanges(index: int) -> list[dict[str, Any]]:
     return recording(index).exchanges()
 
 
-def broken(value: Any, chance: random.Random) -> Any:
-    """``value`` with one thing somewhere in it replaced, removed or doubled."""
-    if not isinstance(value, dict | list) or not value or chance.random() < 0.1:
-        return chance.choice(JUNK)
-    if isinstance(value, list):
-        where = chance.randrange(len(value))
-        return [broken(item, chance) if index == where else item for index, item in enumerate(value)] * (
-            2 if chance.random() < 0.1 else 1
-        )
-    key = chance.choice(list(value))
-    if chance.random() < 0.1:
-        return {name: item for name, item in value.items() if name != key}
-    return value | {key: broken(value[key], chance)}
-
-
-def encode(items: Iterable[RuntimeEvent | HistoryEntry]) -> None:
-    for _, update in updates_of(items):
-        json.dumps(update, ensure_ascii=False, allow_nan=False).encode()
-
-
 class BrokenClient:
     """A recording's answers, with something broken in each."""
 
@@ -77,7 +56,7 @@ class BrokenClient:
             if exchange["method"] == method and "result" in exchange and self._chance.random() < 0.9:
                 result = exchange["result"]
                 for _ in range(self._chance.randrange(4)):
-                    result = broken(result, self._chance)
+                    result = broken(result, self._chance, JUNK)
                 return {**result, "nextCursor": None} if isinstance(result, dict) else result
         raise AppServerError(self._chance.choice([-32601, -32600]), "no")
 
@@ -91,7 +70,7 @@ def test_broken_notifications(index: int, seed: int) -> None:
     for message in said(index):
         params = message["params"]
         for _ in range(chance.choice([0, 0, 1, 3])):
-            params = broken(params, chance)
+            params = broken(params, chance, JUNK)
         if not isinstance(params, dict):
             continue
         encode(translator.notification(message["method"], params))

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from codex_translate.codex_folding import Entities, fold, updates_of
 from codex_translate.codex_recordings import Recording, recordings
 from sayagain.runtime import ChildAnnounced, ChildStarts, HistoryEnds, Unreadable, Update, UserTurn
 from sayagain_codex.history import message_ids
 from sayagain_codex.translate import approvals
 from sayagain_codex.translate.live import LiveTranslator
 from sayagain_codex.translate.prompts import stored_content
+from support_folding import Entities, fold, updates_of
 from support_schema import WireChecker, needs_oracles
 
 RECORDINGS = recordings()

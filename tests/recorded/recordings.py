@@ -2,46 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sayagain.runtime import HistoryEntry, RuntimeEvent
 from sayagain_claude.history import history
 from sayagain_claude.translate.live import LiveTranslator
+from support_recordings import BaseRecording, fixtures_of, found_in
 
 __all__ = ["FIXTURES", "Recording", "recordings"]
 
-FIXTURES = Path(os.environ.get("SAYAGAIN_RECORDINGS") or Path(__file__).resolve().parents[2] / "fixtures" / "claude")
-"""Where the recordings are; ``SAYAGAIN_RECORDINGS`` names others, to look at new ones before they are kept."""
+FIXTURES = fixtures_of("claude", "SAYAGAIN_RECORDINGS")
 
 _NOT_TRANSLATED = {"control_request", "control_response", "control_cancel_request", "transcript_mirror"}
 
 
-@dataclass(frozen=True)
-class Recording:
-    folder: Path
-
-    @property
-    def name(self) -> str:
-        return self.folder.name
-
-    @property
-    def about(self) -> dict[str, Any]:
-        return json.loads((self.folder / "scenario.json").read_text(encoding="utf-8"))
-
+class Recording(BaseRecording):
     @property
     def session_id(self) -> str:
         return self.about["sessionId"]
 
     def records(self) -> Iterator[dict[str, Any]]:
-        with (self.folder / "frames.jsonl").open(encoding="utf-8") as file:
-            for line in file:
-                yield json.loads(line)
+        return self.lines("frames.jsonl")
 
     def cwd(self) -> str:
         return next((r["frame"]["cwd"] for r in self.records() if r["frame"].get("subtype") == "init"), "/")
@@ -75,4 +59,4 @@ class Recording:
 
 
 def recordings() -> list[Recording]:
-    return [Recording(folder) for folder in sorted(FIXTURES.iterdir()) if (folder / "scenario.json").exists()]
+    return found_in(FIXTURES, Recording)

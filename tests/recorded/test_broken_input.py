@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recorded.folding import updates_of
 from recorded.recordings import recordings
-from sayagain.runtime import HistoryEntry, RuntimeEvent
 from sayagain_claude.history import history
 from sayagain_claude.translate.live import LiveTranslator
+from support_recordings import broken, encode
 
 JUNK: list[Any] = [None, True, -1, 2.5, "", "x", "\ud800", "mcp__", [], [None], [[]], {}, {"type": "text"}, {"a": 1}]
 SESSION = "00000000-0000-4000-8000-000000000001"
@@ -41,30 +40,10 @@ def rows(index: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()][:400]
 
 
-def broken(value: Any, chance: random.Random) -> Any:
-    """``value`` with one thing somewhere in it replaced, removed or doubled."""
-    if not isinstance(value, dict | list) or not value or chance.random() < 0.15:
-        return chance.choice(JUNK)
-    if isinstance(value, list):
-        where = chance.randrange(len(value))
-        return [broken(item, chance) if index == where else item for index, item in enumerate(value)] * (
-            2 if chance.random() < 0.1 else 1
-        )
-    key = chance.choice(list(value))
-    if chance.random() < 0.1:
-        return {name: item for name, item in value.items() if name != key}
-    return value | {key: broken(value[key], chance)}
-
-
 def some_broken(items: Iterable[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
     chance = random.Random(seed)
-    mixed = [broken(item, chance) if chance.random() < 0.2 else item for item in items]
+    mixed = [broken(item, chance, JUNK) if chance.random() < 0.2 else item for item in items]
     return [item for item in mixed if isinstance(item, dict)]
-
-
-def encode(items: Iterable[RuntimeEvent | HistoryEntry]) -> None:
-    for _, update in updates_of(items):
-        json.dumps(update, ensure_ascii=False, allow_nan=False).encode()
 
 
 @needs_recordings

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recorded.folding import fold_history, fold_live, updates_of
 from recorded.recordings import FIXTURES, recordings
 from sayagain.testing.scenarios import SCENARIOS
+from support_folding import fold, updates_of
 
 LIVE_ONLY = {"notice", "session_info_update", "usage_update"}
 """What is told once and belongs to no history (RES-7), or is told anew with the current state (RES-9)."""
@@ -26,6 +26,6 @@ def test_every_kind_of_update_is_compared(tmp_path: Path) -> None:
         (folder := tmp_path / recording.name).mkdir()
         live, replayed = recording.live(), recording.replayed(folder)
         sent |= {update["sessionUpdate"] for _, update in updates_of([*live, *replayed])}
-        compared |= {kind for _, kind, _ in fold_live(live).keys() & fold_history(replayed).keys()}
+        compared |= {kind for _, kind, _ in fold(live).keys() & fold(replayed).keys()}
     kinds = {kind.removesuffix("_chunk").removesuffix("_update") for kind in sent - LIVE_ONLY}
     assert kinds == compared

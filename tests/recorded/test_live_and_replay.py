@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from recorded.folding import Entities, fold_history, fold_live, updates_of
 from recorded.recordings import Recording, recordings
 from sayagain.runtime import ChildAnnounced, ChildStarts, HistoryEnds, Unreadable, Update
 from sayagain_claude.translate.prompts import stored_content
+from support_folding import Entities, fold, updates_of
 from support_schema import fault_in, needs_oracles
 
 RECORDINGS = recordings()
@@ -48,8 +48,8 @@ def _comparable(entities: Entities, session_id: str) -> Entities:
 
 @every_recording
 def test_every_entity_is_the_same(recording: Recording, tmp_path: Path) -> None:
-    live = _comparable(fold_live(recording.live()), recording.session_id)
-    replayed = _comparable(fold_history(recording.replayed(tmp_path)), recording.session_id)
+    live = _comparable(fold(recording.live()), recording.session_id)
+    replayed = _comparable(fold(recording.replayed(tmp_path)), recording.session_id)
     kind, _ = ALLOWED.get(recording.name, ("", ""))
     alone = [key for key in live.keys() ^ replayed.keys() if key[1] == kind]
     assert bool(alone) is bool(kind)
@@ -61,7 +61,7 @@ def test_every_entity_is_the_same(recording: Recording, tmp_path: Path) -> None:
 
 @every_recording
 def test_entities_keep_their_order_within_a_session(recording: Recording, tmp_path: Path) -> None:
-    live, replayed = fold_live(recording.live()), fold_history(recording.replayed(tmp_path))
+    live, replayed = fold(recording.live()), fold(recording.replayed(tmp_path))
     # A child's announcement, a plan and a terminal, which its call shows, have no place in the timeline.
     shared = {key for key in live.keys() & replayed.keys() if key[1] not in ("subagent", "plan", "terminal")}
     for session_id in {key[0] for key in shared}:
@@ -72,7 +72,7 @@ def test_entities_keep_their_order_within_a_session(recording: Recording, tmp_pa
 
 @every_recording
 def test_prompts_come_back_as_they_were_sent(recording: Recording, tmp_path: Path) -> None:
-    replayed = fold_history(recording.replayed(tmp_path))
+    replayed = fold(recording.replayed(tmp_path))
     for record in recording.records():
         frame = record["frame"]
         if record["direction"] != "in" or frame.get("type") != "user":

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorded.folding import Entities, fold_history, fold_live
 from sayagain.runtime import RuntimeEvent
 from sayagain_claude.translate.live import LiveTranslator
+from support_folding import Entities, fold
 from translate.rows import SESSION, Row, answer, read, store
 
 words = st.text(alphabet="ab \n😀", max_size=12)
@@ -63,7 +63,7 @@ def _streamed(content: list[Row], where: list[int]) -> list[RuntimeEvent]:
 
 def _stored(content: list[Row]) -> Entities:
     with tempfile.TemporaryDirectory() as folder:
-        return fold_history(read(store(Path(folder), [answer("m1", block) for block in content]), live=True))
+        return fold(read(store(Path(folder), [answer("m1", block) for block in content]), live=True))
 
 
 def _without_status(entities: Entities) -> Entities:
@@ -73,7 +73,7 @@ def _without_status(entities: Entities) -> Entities:
 @given(blocks, cuts)
 def test_streamed_and_stored_messages_are_equal(content: list[Row], where: list[int]) -> None:
     content = _numbered(content)
-    assert _without_status(fold_live(_streamed(content, where))) == _without_status(_stored(content))
+    assert _without_status(fold(_streamed(content, where))) == _without_status(_stored(content))
 
 
 @given(blocks)
@@ -81,4 +81,4 @@ def test_whole_and_stored_messages_are_equal(content: list[Row]) -> None:
     content = _numbered(content)
     translator = LiveTranslator(SESSION, "/project")
     events = [event for block in content for event in translator.frame(answer("m1", block))]
-    assert _without_status(fold_live(events)) == _without_status(_stored(content))
+    assert _without_status(fold(events)) == _without_status(_stored(content))

@@ -1,7 +1,8 @@
-"""What a client holds after a list of updates: the fold of the v2 patch semantics (UPD-2, UPD-3)."""
+"""What a client holds after a list of updates: the fold of the v2 patch semantics (UPD-2, UPD-3, TC-2)."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from sayagain.runtime import (
     UserTurn,
 )
 
-__all__ = ["Entities", "fold_history", "fold_live", "updates_of"]
+__all__ = ["Entities", "fold", "updates_of"]
 
 Entities = dict[tuple[str, str, str], dict[str, Any]]
 """(session id, kind, entity id) to the entity's fields."""
@@ -51,6 +52,9 @@ def _apply(entities: Entities, session_id: str, update: Mapping[str, Any]) -> No
             entity["content"] = _join([*entity["content"], fields["content"]])
         else:
             entity["content"] = _join(fields["content"])
+    elif kind == "terminal_output_chunk":
+        entity = entities.setdefault((session_id, "terminal", fields["terminalId"]), {})
+        entity["output"] = entity.get("output", b"") + base64.b64decode(fields["data"])
     elif kind in _PATCHED:
         name, id_field = _PATCHED[kind]
         new = {"status": "pending"} if name == "tool_call" else {}
@@ -59,40 +63,31 @@ def _apply(entities: Entities, session_id: str, update: Mapping[str, Any]) -> No
             if value is None or value == []:
                 entity.pop(key, None)
             else:
-                entity[key] = value
+                entity[key] = base64.b64decode(value["data"]) if key == "output" else value
     elif kind == "plan_update":
         entities[session_id, "plan", fields["plan"]["planId"]] = fields["plan"]
 
 
-def fold_live(events: Iterable[RuntimeEvent]) -> Entities:
-    """The entities after live events."""
+def fold(items: Iterable[RuntimeEvent | HistoryEntry]) -> Entities:
+    """The entities after live events, or after a replay."""
     entities: Entities = {}
     parents: dict[str, str] = {}
-    for event in events:
-        if isinstance(event, Update):
-            _apply(entities, event.session_id, event.update)
-        elif isinstance(event, ChildAnnounced):
-            parents[event.child_id] = event.parent_id
-            _apply(entities, event.parent_id, event.update)
-        elif isinstance(event, Foreground):
-            # The agent core mirrors a child's state on its parent.
-            state = {"state": event.state, "stopReason": event.stop_reason}
-            mirror = {"sessionUpdate": "subagent_update", "sessionId": event.session_id, "state": state}
-            _apply(entities, parents[event.session_id], mirror)
-    return entities
-
-
-def fold_history(entries: Iterable[HistoryEntry]) -> Entities:
-    """The entities after a replay."""
-    entities: Entities = {}
-    for entry in entries:
-        if isinstance(entry, HistoryUpdate):
-            _apply(entities, entry.session_id, entry.update)
-        elif isinstance(entry, UserTurn):
-            if entry.update is not None:
-                _apply(entities, entry.session_id, entry.update)
-        elif isinstance(entry, ChildStarts):
-            _apply(entities, entry.parent_id, entry.update)
+    for item in items:
+        match item:
+            case ChildAnnounced(parent_id, child_id, update) | ChildStarts(parent_id, child_id, update):
+                parents[child_id] = parent_id
+                _apply(entities, parent_id, update)
+            case Foreground(session_id, state, stop_reason):
+                # The agent core mirrors a child's state on its parent.
+                mirrored = {"state": state, "stopReason": stop_reason}
+                mirror = {"sessionUpdate": "subagent_update", "sessionId": session_id, "state": mirrored}
+                _apply(entities, parents[session_id], mirror)
+            case Update(session_id, update) | HistoryUpdate(session_id, update):
+                _apply(entities, session_id, update)
+            case UserTurn(session_id, _, update) if update is not None:
+                _apply(entities, session_id, update)
+            case _:
+                pass
     return entities
 
 
