@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sayagain.runtime import ChildAnnounced, ChildStarts, Foreground, HistoryEntry, RuntimeEvent, Unreadable, UserTurn
+from sayagain.runtime import (
+    ChildAnnounced,
+    ChildStarts,
+    Foreground,
+    HistoryEnds,
+    HistoryEntry,
+    RuntimeEvent,
+    Unreadable,
+    Update,
+    UserTurn,
+)
 from support_folding import updates_of
 
 __all__ = ["BaseRecording", "broken", "compare_golden", "encode", "fixtures_of", "found_in"]
@@ -93,3 +103,43 @@ def encode(items: Iterable[RuntimeEvent | HistoryEntry]) -> None:
     """What goes on the wire can be written there."""
     for _, update in updates_of(items):
         json.dumps(update, ensure_ascii=False, allow_nan=False).encode()
+
+
+def children_announced(events: Iterable[RuntimeEvent], root: str) -> set[str]:
+    """The children of live events; each is announced once, and before it is spoken of."""
+    known = {root}
+    for event in events:
+        if isinstance(event, ChildAnnounced):
+            assert event.parent_id in known
+            assert event.child_id not in known
+            known.add(event.child_id)
+        else:
+            assert getattr(event, "session_id", root) in known
+        if isinstance(event, Update):
+            assert _references(event.update) <= known
+    return known - {root}
+
+
+def children_replayed(entries: Iterable[HistoryEntry], root: str) -> set[str]:
+    """The children of a replay; each is announced once, before it is spoken of, and ends once."""
+    known, ended = {root}, set[str]()
+    for entry in entries:
+        if isinstance(entry, ChildStarts):
+            assert entry.parent_id in known - ended
+            assert entry.child_id not in known
+            known.add(entry.child_id)
+            continue
+        assert entry.session_id in known - ended
+        if isinstance(entry, HistoryEnds):
+            ended.add(entry.session_id)
+        elif not isinstance(entry, Unreadable):
+            assert _references(entry.update or {}) <= known
+    assert ended == known - {root}
+    return ended
+
+
+def _references(update: Mapping[str, Any]) -> set[str]:
+    """The sessions that a tool call's content refers to."""
+    content = update.get("content")
+    items = content if isinstance(content, list) else []
+    return {item["sessionId"] for item in items if item.get("type") == "session"}

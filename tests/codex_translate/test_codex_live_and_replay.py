@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 
 from codex_translate.codex_recordings import Recording, recordings
-from sayagain.runtime import ChildAnnounced, ChildStarts, HistoryEnds, Unreadable, Update, UserTurn
+from sayagain.runtime import UserTurn
 from sayagain_codex.history import message_ids
 from sayagain_codex.translate import approvals
 from sayagain_codex.translate.live import LiveTranslator
 from sayagain_codex.translate.prompts import stored_content
 from support_folding import Entities, fold, updates_of
+from support_recordings import children_announced, children_replayed
 from support_schema import WireChecker, needs_oracles
 
 RECORDINGS = recordings()
@@ -77,34 +77,13 @@ async def test_every_entity_is_the_same(recording: Recording) -> None:
 
 @every_recording
 def test_a_child_is_announced_before_it_is_spoken_of(recording: Recording) -> None:
-    known = {recording.session_id}
-    for event in recording.live():
-        if isinstance(event, ChildAnnounced):
-            assert event.parent_id in known
-            assert event.child_id not in known
-            known.add(event.child_id)
-        else:
-            assert getattr(event, "session_id", None) in known
-        if isinstance(event, Update):
-            assert set(_references(event.update)) <= known
+    children_announced(recording.live(), recording.session_id)
 
 
 @every_recording
 async def test_replay_tells_each_child_and_its_end_once(recording: Recording) -> None:
-    known, ended = {recording.session_id}, set[str]()
-    for entry in await recording.replayed():
-        if isinstance(entry, ChildStarts):
-            assert entry.parent_id in known - ended
-            assert entry.child_id not in known
-            known.add(entry.child_id)
-            continue
-        assert entry.session_id in known - ended
-        if isinstance(entry, HistoryEnds):
-            ended.add(entry.session_id)
-        elif not isinstance(entry, Unreadable) and entry.update is not None:
-            assert set(_references(entry.update)) <= known
-    assert ended == known - {recording.session_id}
-    assert len(ended) == len(recording.about["childThreadIds"])
+    children = children_replayed(await recording.replayed(), recording.session_id)
+    assert len(children) == len(recording.about["childThreadIds"])
 
 
 @every_recording
@@ -186,8 +165,3 @@ def test_every_question_is_a_valid_request_and_has_an_answer(recording: Recordin
                 assert approvals.response(message["method"], params, outcome)
         assert approvals.response(message["method"], params, None)
     assert bool(number) == any(request["method"] in approvals.METHODS for request in recording.requests())
-
-
-def _references(update: Any) -> list[str]:
-    """The sessions that a tool call's content refers to."""
-    return [block["sessionId"] for block in update.get("content") or [] if "sessionId" in block and "type" in block]

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from recorded.recordings import Recording, recordings
-from sayagain.runtime import ChildAnnounced, ChildStarts, HistoryEnds, Unreadable, Update
+from sayagain.runtime import Unreadable
 from sayagain_claude.translate.prompts import stored_content
 from support_folding import Entities, fold, updates_of
+from support_recordings import children_announced, children_replayed
 from support_schema import fault_in, needs_oracles
 
 RECORDINGS = recordings()
@@ -91,35 +92,10 @@ def test_prompts_come_back_as_they_were_sent(recording: Recording, tmp_path: Pat
 
 @every_recording
 def test_children_are_announced_first_and_end_once(recording: Recording, tmp_path: Path) -> None:
-    known = {recording.session_id}
-    for event in recording.live():
-        if isinstance(event, ChildAnnounced):
-            assert event.parent_id in known
-            assert event.child_id not in known
-            known.add(event.child_id)
-        else:
-            assert getattr(event, "session_id", recording.session_id) in known
-        if isinstance(event, Update):
-            assert _references(event.update) <= known
-    known, ended = {recording.session_id}, set[str]()
-    for entry in recording.replayed(tmp_path):
-        if isinstance(entry, ChildStarts):
-            assert entry.parent_id in known - ended
-            assert entry.child_id not in known
-            known.add(entry.child_id)
-        elif isinstance(entry, HistoryEnds):
-            assert entry.session_id in known - ended
-            ended.add(entry.session_id)
-        else:
-            assert entry.session_id in known - ended
-            assert not isinstance(entry, Unreadable)
-    assert ended == known - {recording.session_id}
-
-
-def _references(update: Any) -> set[str]:
-    content = update.get("content")
-    items = content if isinstance(content, list) else []
-    return {item["sessionId"] for item in items if item.get("type") == "session"}
+    children_announced(recording.live(), recording.session_id)
+    entries = recording.replayed(tmp_path)
+    children_replayed(entries, recording.session_id)
+    assert not any(isinstance(entry, Unreadable) for entry in entries)
 
 
 @every_recording
