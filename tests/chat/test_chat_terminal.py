@@ -12,7 +12,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
+
+from sayagain.client import Outbox, new_key
 
 AGENT = Path(__file__).parent / "programs" / "fake_agent.py"
 LONGEST = 30.0
@@ -95,6 +98,106 @@ def test_a_permission_is_asked_for(terminal: Terminal, answer: str, outcome: str
     assert terminal.end() == 0
 
 
+def test_a_form_is_filled_in(terminal: Terminal) -> None:
+    terminal.type("form\n")
+    assert "Who are you?" in terminal.expect("Name *: as on the door")
+    terminal.expect("(text; at least 2 characters; Enter to decline)")
+    terminal.type("A\n")
+    terminal.expect("That has 1 characters; at least 2 characters.")
+    terminal.type("Ann\n")
+    terminal.expect("(whole number; 1 to 9; Enter to skip)")
+    # What is typed ahead is for the fields that follow.
+    terminal.type("\n2\n\n")
+    terminal.expect("  2. Blue")
+    content = terminal.expect("You filled in")
+    assert "Enter for yes" in content
+    terminal.expect('{"action": "accept", "content": {"name": "Ann", "colour": "b", "sure": true}}.')
+    terminal.expect("> ")
+    terminal.type("hello\n")
+    terminal.expect("You said hello")
+    assert terminal.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "result"),
+    [
+        ("form", "\n", '{"action": "decline"}'),
+        ("sure", "what\ny\n", '{"action": "accept", "content": {}}'),
+        ("sure", "n\n", '{"action": "decline"}'),
+        ("page", "y\n", '{"action": "accept"}'),
+        ("page", "\n", '{"action": "decline"}'),
+    ],
+)
+def test_yes_and_no(terminal: Terminal, prompt: str, answer: str, result: str) -> None:
+    terminal.type(f"{prompt}\n")
+    asked = terminal.expect({"form": "decline)", "sure": "Yes or no?", "page": "open this page?"}[prompt])
+    if prompt == "page":
+        assert "  https://example.com/\N{REPLACEMENT CHARACTER}in" in asked
+    terminal.type(answer)
+    terminal.expect(f"You filled in {result}.")
+    assert terminal.end() == 0
+
+
+@pytest.mark.parametrize(("prompt", "shown"), [("form", "to decline)"), ("page", "open this page?")])
+def test_ctrl_c_cancels_what_is_asked_and_not_the_work(terminal: Terminal, prompt: str, shown: str) -> None:
+    terminal.type(f"{prompt}\n")
+    terminal.expect(shown)
+    os.kill(terminal.process.pid, signal.SIGINT)
+    terminal.expect("Cancelled.")
+    terminal.expect('You filled in {"action": "cancel"}.')
+    terminal.expect("> ")
+    assert terminal.end() == 0
+
+
+def test_a_question_that_is_taken_back(terminal: Terminal) -> None:
+    terminal.type("withdraw\n")
+    terminal.expect("Who are you?")
+    terminal.expect("That is no longer asked.")
+    terminal.expect("> ")
+    terminal.type("hello\n")
+    terminal.expect("You said hello")
+    assert terminal.end() == 0
+
+
+def test_a_mode_that_nobody_knows_is_an_error_to_the_agent(terminal: Terminal) -> None:
+    terminal.type("odd\n")
+    terminal.expect("You said odd")
+    terminal.expect("> ")
+    assert terminal.end() == 0
+
+
+def test_what_holds_of_the_session(terminal: Terminal) -> None:
+    terminal.type(":info\n")
+    terminal.expect("Session ")
+    terminal.expect("Pace: Slow")
+    assert terminal.end() == 0
+
+
+def test_left_prompts_that_ask_do_not_block_the_input(outbox: Path) -> None:
+    """The second is held until the first is answered, by the user whom the chat must hear."""
+    anyio.run(leave, outbox, "may you", "may you")
+    terminal = Terminal(outbox)
+    try:
+        terminal.expect("The last chat left prompts")
+        terminal.expect("Which one?")
+        terminal.type("1\n")
+        terminal.expect("You chose allow")
+        terminal.expect("Which one?")
+        terminal.type("2\n")
+        terminal.expect("You chose reject")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
+
+
+async def leave(path: Path, *texts: str) -> None:
+    """What a chat leaves that died before its first prompt was stored."""
+    async with Outbox(path) as outbox:
+        await outbox.opened("lost", "/")
+        for text in texts:
+            await outbox.add("lost", "/", new_key(), [{"type": "text", "text": text}])
+
+
 def test_ctrl_c_stops_the_work_and_then_ends_the_chat(terminal: Terminal) -> None:
     terminal.type("wait\n")
     terminal.expect("You said wait")
@@ -129,7 +232,7 @@ def test_help_and_nothing_pending(terminal: Terminal) -> None:
 
 def test_in_a_pipe_it_is_plain(outbox: Path) -> None:
     done = subprocess.run(
-        command(outbox), input=b"one\n\nmay you\ntwo", capture_output=True, timeout=LONGEST, check=False
+        command(outbox), input=b"one\n\nmay you\nform\ntwo", capture_output=True, timeout=LONGEST, check=False
     )
     out = done.stdout.decode()
     assert done.returncode == 0, done.stderr
@@ -141,6 +244,10 @@ def test_in_a_pipe_it_is_plain(outbox: Path) -> None:
         "You said may you",
         "Not approved, nobody can be asked: Allow ask?",
         "You chose cancelled",
+        "> form",
+        "You said form",
+        "Declined, nobody can be asked: Who are you?",
+        'You filled in {"action": "decline"}.',
         "> two",
         "You said two, I believe.�[2J",
     ]

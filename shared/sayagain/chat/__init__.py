@@ -7,7 +7,8 @@ from pathlib import Path
 
 import anyio
 
-from sayagain.chat.app import ChatOptions, chat
+from sayagain.chat.app import chat
+from sayagain.chat.options import ChatOptions
 
 __all__ = ["ChatOptions", "run_chat"]
 

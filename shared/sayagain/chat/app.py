@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
+import math
 import signal
-from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
 import anyio.abc
 
-from sayagain.chat.render import Renderer, clean
+from sayagain.chat.asking import Asking
+from sayagain.chat.options import ChatOptions
+from sayagain.chat.render import Renderer
+from sayagain.chat.spans import clean, excerpt
 from sayagain.chat.terminal import Keyboard, Screen
 from sayagain.client import (
     AgentFault,
@@ -23,7 +23,6 @@ from sayagain.client import (
     Outbox,
     OutboxError,
     PeerError,
-    PermissionRequest,
     Prompt,
     PromptError,
     PromptWithdrawn,
@@ -33,13 +32,13 @@ from sayagain.client import (
     Update,
     with_retries,
 )
-from sayagain.processes.state import state_dir
 
-__all__ = ["Chat", "ChatOptions", "chat"]
+__all__ = ["Chat", "chat"]
 
 HELP: Final = """\
 A line is a prompt. Ctrl-C stops the work; on an idle session it ends the chat, as Ctrl-D does.
   :new             a new session
+  :info            the session: its options, its use of the context, its commands
   :resume [ID]     another session, with its history; without an ID, choose from a list
   :pending         prompts that are not confirmed
   :quit            end"""
@@ -48,26 +47,20 @@ LISTED: Final = 20
 """Sessions in the list to choose from, latest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatOptions:
-    """What to chat with, where, and whether to resume: an id, ``""`` for a list, ``None`` for a new session."""
-
-    command: tuple[str, ...]
-    name: str
-    cwd: Path
-    resume: str | None
-    outbox: Path | None
-
-
 async def chat(options: ChatOptions) -> int:
     """Chat until the input ends; the exit status: 0, 1 for a failure, 130 after Ctrl-C in a pipe."""
     screen = Screen()
-    path = options.outbox or _outbox_path(options)
+    path = options.outbox_path
     try:
         async with Outbox(path) as outbox:
             app = Chat(options, outbox, screen)
             async with with_retries(
-                options.command, outbox=outbox, on_permission=app.ask, info={"name": "sayagain-chat", "version": "1"}
+                options.command,
+                outbox=outbox,
+                on_permission=app.asking.permission,
+                handlers={"elicitation/create": app.asking.elicitation},
+                capabilities=app.asking.capabilities,
+                info={"name": "sayagain-chat", "version": "1"},
             ) as client:
                 status = await app.run(client)
             left = await outbox.prompts()
@@ -81,14 +74,6 @@ async def chat(options: ChatOptions) -> int:
         return 1
 
 
-def _outbox_path(options: ChatOptions) -> Path:
-    """One for each agent: its sessions mean nothing to another."""
-    name = options.name
-    if not name.isidentifier():
-        name = hashlib.sha256("\0".join(options.command).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return state_dir() / f"chat-{name}.db"
-
-
 class Chat:
     """One run of the chat."""
 
@@ -98,7 +83,14 @@ class Chat:
         self._screen = screen
         self._renderer = Renderer()
         self._keyboard = Keyboard()
-        self._questions: deque[_Question] = deque()
+        self.asking = Asking(
+            screen,
+            present=self._keyboard.is_terminal,
+            begin=self._end_line,
+            settled=self._invite,
+            note=self._note,
+        )
+        self._typed, self._lines = anyio.create_memory_object_stream[str](math.inf)
         self._client: Client
         self._session: Session | None = None
         self._tasks: anyio.abc.TaskGroup
@@ -118,27 +110,15 @@ class Chat:
         try:
             async with anyio.create_task_group() as self._tasks:
                 await self._tasks.start(self._signals)
+                if self._keyboard.is_terminal:
+                    self._tasks.start_soon(self._listen)
                 if await self._begin():
                     await (self._converse() if self._keyboard.is_terminal else self._read_all())
                 self._tasks.cancel_scope.cancel()
         finally:
             await self._keyboard.aclose()
-        self._screen.show(self._renderer.end_line())
+        self._end_line()
         return self._status
-
-    async def ask(self, request: PermissionRequest) -> str | None:
-        """The agent asks for a permission: the next line of input answers."""
-        if not self._keyboard.is_terminal:
-            self._screen.show(self._renderer.note(f"Not approved, nobody can be asked: {request.title}", "error"))
-            return None
-        question = _Question(request)
-        self._questions.append(question)
-        self._show_question()
-        try:
-            return await question.answer()
-        finally:
-            self._questions.remove(question)
-            self._show_question()
 
     # Sessions.
 
@@ -180,20 +160,32 @@ class Chat:
         self._switch(session)
         if replay is not None and replay.violations:
             self._screen.line(f"The agent breaks the rules of replay: {', '.join(set(replay.violations))}", "note")
-        resent = await session.resend()
-        for error in resent.errors:
-            self._screen.show(self._renderer.note(str(error), "error"))
+        if self._keyboard.is_terminal:
+            # It waits until the agent has taken all of them, and may ask the user before.
+            self._tasks.start_soon(self._resend, session)
+        else:
+            await self._resend(session)
+
+    async def _resend(self, session: Session) -> None:
+        try:
+            resent = await session.resend()
+        except OutboxError as error:
+            self._note(str(error), "error")
+            return
+        for failure in resent.errors:
+            self._note(str(failure), "error")
         if resent.inserted:
-            self._screen.show(self._renderer.note(f"Confirmed now: {_count(len(resent.inserted))}."))
+            self._note(f"Confirmed now: {_count(len(resent.inserted))}.")
         if resent.elsewhere:
-            self._screen.show(self._renderer.note(f"Left to another chat that runs: {_count(resent.elsewhere)}."))
+            self._note(f"Left to another chat that runs: {_count(resent.elsewhere)}.")
         for row in resent.offered:
-            self._screen.show(self._renderer.note(f"Not sent, it is old: {_excerpt(row)} (:pending tells what to do)"))
+            self._note(f"Not sent, it is old: {_excerpt(row)} (:pending tells what to do)")
 
     def _switch(self, session: Session) -> None:
         self._reader.cancel()
         self._session = session
         self._renderer = Renderer()
+        self._renderer.facts.begin(session.offers)
         # What came with the resume is printed before anything else is.
         for event in session.pending_events():
             self._show(event)
@@ -218,25 +210,48 @@ class Chat:
                 self._changed.set()
                 self._changed = anyio.Event()
         self._screen.show(self._renderer.take(event))
-        if self._idle and not self._questions:
-            self._screen.ready()
+        self._invite()
 
     # Input.
 
+    def _invite(self) -> None:
+        if self._idle and not self.asking.is_open:
+            self._screen.ready()
+
+    def _end_line(self) -> None:
+        self._screen.show(self._renderer.end_line())
+
+    def _note(self, text: str, style: str = "note") -> None:
+        """A line of the chat's own, beside what the agent prints."""
+        self._screen.show(self._renderer.note(text, style))
+
+    async def _listen(self) -> None:
+        """On a terminal: a line is for the question that stands there, else for who waits for one."""
+        async with self._typed:
+            while (line := await self._keyboard.line()) is not None:
+                self._screen.typed()
+                if self.asking.is_open:
+                    self.asking.take(line)
+                else:
+                    self._typed.send_nowait(line)
+
+    async def _line(self) -> str | None:
+        """The next line that answers no question; ``None`` at the end of the input."""
+        try:
+            return await self._lines.receive()
+        except anyio.EndOfStream:
+            return None
+
     async def _converse(self) -> None:
-        self._screen.ready()
-        while (line := await self._keyboard.line()) is not None:
-            self._screen.typed()
+        self._invite()
+        while (line := await self._line()) is not None:
             text = line.strip()
-            if self._questions:
-                self._questions[0].take(text, self._screen)
-            elif text.startswith(":"):
+            if text.startswith(":"):
                 if not await self._command(text):
                     return
             elif text:
                 await self._prompt(line)
-            if self._idle and not self._questions:
-                self._screen.ready()
+            self._invite()
         self._screen.line("")
 
     async def _read_all(self) -> None:
@@ -267,9 +282,9 @@ class Chat:
     async def _report(self, prompt: Prompt) -> None:
         error = await self._outcome(prompt)
         if isinstance(error, PromptWithdrawn):
-            self._screen.show(self._renderer.note(str(error)))
+            self._note(str(error))
         elif error is not None:
-            self._screen.show(self._renderer.note(clean(str(error)), "error"))
+            self._note(str(error), "error")
 
     async def _outcome(self, prompt: Prompt) -> PromptError | None:
         try:
@@ -287,6 +302,8 @@ class Chat:
                     return False
                 case ":new":
                     await self._new()
+                case ":info":
+                    self._info()
                 case ":resume":
                     await self._resume(rest.strip() or None)
                 case ":pending":
@@ -296,6 +313,12 @@ class Chat:
         except (ClientError, PeerError) as error:
             self._screen.line(clean(str(error)), "error")
         return True
+
+    def _info(self) -> None:
+        assert self._session is not None
+        self._screen.line(f"Session {clean(self._session.session_id)} in {clean(self._session.cwd)}")
+        for line in self._renderer.facts.lines():
+            self._screen.line(clean(line))
 
     async def _resume(self, session_id: str | None) -> bool:
         found = await self._client.list_sessions(None if session_id else str(self._options.cwd))
@@ -340,16 +363,11 @@ class Chat:
             self._screen.line(f"  {number}. {clean(row)}")
         while True:
             self._screen.line("Which one? (number, or Enter for none)", "ask")
-            line = await self._keyboard.line()
-            self._screen.typed()
-            if not (line or "").strip():
+            text = ((await self._line()) or "").strip()
+            if not text:
                 return None
-            if line is not None and line.strip().isdecimal() and 1 <= int(line) <= len(rows):
-                return int(line) - 1
-
-    def _show_question(self) -> None:
-        if self._questions:
-            self._questions[0].show(self._screen)
+            if text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= len(rows):
+                return int(text[:9]) - 1
 
     # Ctrl-C.
 
@@ -358,51 +376,18 @@ class Chat:
             task_status.started()
             async for _ in signals:
                 session = self._session
+                if self.asking.cancel():
+                    continue
                 if session is None or not self._keyboard.is_terminal:
                     self._status = 130
                     break
-                if self._idle and not self._questions and not session.open_keys:
+                if self._idle and not self.asking.is_open and not session.open_keys:
                     break
-                self._screen.show(self._renderer.note("Stopping…"))
+                self._note("Stopping…")
                 await session.cancel()
         if self._status == 130 and self._session is not None:
             await self._session.cancel()
         self._tasks.cancel_scope.cancel()
-
-
-class _Question:
-    """A permission that the agent waits for."""
-
-    def __init__(self, request: PermissionRequest) -> None:
-        self._request = request
-        self._done = anyio.Event()
-        self._option: str | None = None
-        self._shown = False
-
-    def show(self, screen: Screen) -> None:
-        if self._shown:
-            return
-        self._shown = True
-        screen.line(clean(self._request.title), "ask")
-        if self._request.description:
-            screen.line(clean(self._request.description))
-        command = self._request.subject.get("command")
-        if isinstance(command, str):
-            screen.line(f"  $ {clean(command)}")
-        for number, option in enumerate(self._request.options, 1):
-            screen.line(f"  {number}. {clean(str(option.get('name')))}")
-        screen.line("Which one? (number; anything else is no)", "ask")
-
-    def take(self, line: str, screen: Screen) -> None:
-        if line.isdecimal() and 1 <= int(line) <= len(self._request.options):
-            self._option = str(self._request.options[int(line) - 1].get("optionId"))
-        else:
-            screen.line("Not approved.", "note")
-        self._done.set()
-
-    async def answer(self) -> str | None:
-        await self._done.wait()
-        return self._option
 
 
 def _count(prompts: int) -> str:
@@ -410,5 +395,4 @@ def _count(prompts: int) -> str:
 
 
 def _excerpt(row: StoredPrompt) -> str:
-    text = " ".join(str(block.get("text", block.get("type"))) for block in row.content)
-    return clean(text if len(text) <= 60 else text[:59] + "…").replace("\n", " ")
+    return excerpt(" ".join(str(block.get("text", block.get("type"))) for block in row.content))

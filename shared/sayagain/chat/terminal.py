@@ -7,13 +7,23 @@ import sys
 from collections.abc import Iterable
 from typing import Final, TextIO
 
-from sayagain.chat.render import Span
+from sayagain.chat.spans import Span
 from sayagain.transports import ClosedTransport
 from sayagain.transports.stdio import StdioTransport
 
 __all__ = ["Keyboard", "Screen"]
 
-_STYLES: Final = {"user": "36", "thought": "2", "tool": "33", "note": "2", "error": "31", "title": "1", "ask": "1;35"}
+_STYLES: Final = {
+    "user": "36",
+    "thought": "2",
+    "tool": "33",
+    "note": "2",
+    "error": "31",
+    "title": "1",
+    "ask": "1;35",
+    "added": "32",
+    "removed": "31",
+}
 
 _MAX_LINE: Final = 1 << 20
 """Bytes of a line of input; what is longer is a mistake, not a prompt."""
