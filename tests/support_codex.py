@@ -186,13 +186,16 @@ def rollout(env: Mapping[str, str], session_id: str) -> Path:
 
 
 def rows(env: Mapping[str, str], session_id: str) -> list[dict[str, Any]]:
-    """What is stored of the session. A file that a revert wrote goes on from a place in the ones before it."""
+    """What is stored of the session. A file that a revert wrote goes on from a place in the ones before it: it names
+    the first one by the session, a later one by its revision."""
     paths = sorted(Path(env["CODEX_HOME"]).glob(f"sessions/**/rollout-*-{session_id}*.jsonl"), key=_revision)
     found: list[dict[str, Any]] = []
+    names = {session_id}
     for path in paths:
         own = list(_whole_rows(path))
         base = own[0]["payload"].get("history_base") if own and own[0]["type"] == "session_meta" else None
-        end = base["end_ordinal_exclusive"] if base is not None and base["thread_id"] == session_id else None
+        end = base["end_ordinal_exclusive"] if base is not None and base["thread_id"] in names else None
+        names.add(_revision(path))
         found = [row for row in found if end is not None and row["ordinal"] < end] + own
     return found
 

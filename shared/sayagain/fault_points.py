@@ -18,8 +18,8 @@ class Point(Enum):
 
     # A prompt, from its line to its answer.
     PARSED = "a prompt was read and is well formed; nothing was looked up for it"
-    RESERVED = "its message is in the table, and no work is in its way"
-    HELD = "its message is in the table, behind other work"
+    RESERVED = "the table knows its message, and no work is in its way"
+    HELD = "the table knows its message, and other work is under way"
     IDS_WANTED = "the ids of all stored messages are about to be read, to tell a retry from a new prompt"
     IDS_READ = "they were read, and nothing follows from them yet"
     OWNED = "the session is ours and the next message not submitted: nobody has asked the runtime for anything"

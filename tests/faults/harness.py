@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -37,6 +38,8 @@ __all__ = ["PATIENCE", "Agent", "Rig", "rig", "user_settings"]
 
 PATIENCE = 30.0
 """Seconds for anything that a test waits for: what takes longer hangs."""
+
+ARMED = Path(__file__).with_name("armed.py")
 
 PIPE = 4096
 """The smallest pipe: a client that does not read is felt at once."""
@@ -258,6 +261,7 @@ class Rig:
         self.connections: list[Connection] = []
         self.log = folder / "log"
         self.gate = folder / "gate"
+        self._record = folder / "record"
         os.mkfifo(folder / "tool")
         self._tool = os.open(folder / "tool", os.O_RDWR | os.O_NONBLOCK)
         self._socket = folder / "control"
@@ -279,8 +283,10 @@ class Rig:
     # Agents.
 
     @asynccontextmanager
-    async def agent(self, *, small_pipe: bool = False, initialize: bool = True, **env: str) -> AsyncIterator[Agent]:
-        """Start an agent; whatever is left of it at the end is killed."""
+    async def agent(
+        self, *, small_pipe: bool = False, initialize: bool = True, armed: str | None = None, **env: str
+    ) -> AsyncIterator[Agent]:
+        """Start an agent; whatever is left of it at the end is killed. ``armed`` are strikes of ``armed.py``."""
         connection = Connection(f"connection {len(self.connections) + 1}")
         self.connections.append(connection)
         their_read, our_write = os.pipe()
@@ -288,9 +294,10 @@ class Rig:
         if small_pipe:
             fcntl.fcntl(our_read, fcntl.F_SETPIPE_SZ, PIPE)
         pipes = Pipes(our_write, our_read, connection)
+        program = ["-m", "sayagain"] if armed is None else [str(ARMED), str(self._record), armed, "--"]
         with self.log.open("ab") as log:
             process = await anyio.open_process(
-                [sys.executable, "-m", "sayagain", self.runtime, "--log-level", "debug"],
+                [sys.executable, *program, self.runtime, "--log-level", "debug"],
                 stdin=their_read,
                 stdout=their_write,
                 stderr=log,
@@ -357,6 +364,19 @@ class Rig:
 
     def close(self) -> None:
         os.close(self._tool)
+
+    # What happened in armed agents.
+
+    def passed(self) -> Counter[str]:
+        """How often each point was passed."""
+        return Counter(line.split(" ")[0] for line in self._record_lines())
+
+    def struck(self) -> list[str]:
+        """The strikes that fell, in order."""
+        return [line.split(" ")[1] for line in self._record_lines() if " " in line]
+
+    def _record_lines(self) -> list[str]:
+        return self._record.read_text(encoding="utf-8").splitlines() if self._record.exists() else []
 
     # What was stored, and what is left.
 

@@ -15,6 +15,7 @@ from support_codex import rollout
 pytestmark = pytest.mark.real
 
 TEXT, KEY = "quick prompt 00", "key 00"
+REVISIONS = "01a22df4-8ff0-7d50-ad26-6bc6b2f53902", "01a22df4-9ff0-7d50-ad26-6bc6b2f53902"
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ async def test_a_run_without_fault_has_none_and_each_fault_is_seen() -> None:
 
 
 async def test_a_revert_keeps_what_came_before_it() -> None:
-    """A revert writes another file, which goes on from a place in the first one."""
+    """A revert writes another file, which goes on from a place in the one before it."""
     async with codex_rig() as place:
         place.note(TEXT, KEY)
         async with place.agent() as agent:
@@ -58,8 +59,13 @@ async def test_a_revert_keeps_what_came_before_it() -> None:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         base = {"thread_id": session_id, "end_ordinal_exclusive": len(rows)}
         meta = {**rows[0], "ordinal": len(rows), "payload": {**rows[0]["payload"], "history_base": base}}
-        later = path.with_name(f"{path.stem}_01a22df4-8ff0-7d50-ad26-6bc6b2f53902.jsonl")
+        later = path.with_name(f"{path.stem}_{REVISIONS[0]}.jsonl")
         later.write_text(json.dumps(meta) + "\n", encoding="utf-8")
+        assert broken(place) == set()
+        # The next one names the revision that it goes on from.
+        again = {"thread_id": REVISIONS[0], "end_ordinal_exclusive": len(rows) + 1}
+        last = path.with_name(f"{path.stem}_{REVISIONS[1]}.jsonl")
+        last.write_text(json.dumps({**meta, "payload": {**meta["payload"], "history_base": again}}) + "\n")
         assert broken(place) == set()
         base["end_ordinal_exclusive"] = 1
         later.write_text(json.dumps(meta) + "\n", encoding="utf-8")

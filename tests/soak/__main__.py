@@ -12,9 +12,8 @@ import anyio
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from faults.points import POINTS
 from soak.run import RIGS, Result, carry_out
-from soak.schedule import RANDOM, schedule
+from soak.schedule import RANDOM, points, schedule
 
 __all__ = ["main"]
 
@@ -22,15 +21,16 @@ __all__ = ["main"]
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--runtime", choices=RIGS, action="append", help="repeatable; default: all of them")
-    parser.add_argument("--runs", type=int, default=200, help="of each runtime; default: %(default)s")
+    parser.add_argument("--runs", type=int, default=1000, help="of each runtime; default: %(default)s")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first run; the next ones count on")
-    parser.add_argument("--only", choices=[*POINTS, "random"], help="one point (of Claude Code), or random instants")
+    every = dict.fromkeys(point for runtime in RIGS for point in points(runtime))
+    parser.add_argument("--only", choices=[*every, "random"], metavar="POINT", help="or random: random instants alone")
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side; default: %(default)s")
     options = parser.parse_args()
     only = RANDOM if options.only == "random" else options.only
     runtimes = options.runtime or list(RIGS)
     if only not in (None, RANDOM):
-        runtimes = [runtime for runtime in runtimes if runtime == "claude"]
+        runtimes = [runtime for runtime in runtimes if only in points(runtime)]
     started = time.monotonic()
     results: list[Result] = []
 
@@ -39,7 +39,7 @@ def main() -> int:
 
         async def one(runtime: str, seed: int) -> None:
             async with limit:
-                result = await carry_out(schedule(seed, only if runtime == "claude" else RANDOM), runtime)
+                result = await carry_out(schedule(seed, only, runtime), runtime)
             results.append(result)
             for violation in result.violations:
                 print(f"{runtime}, seed {seed}: {violation}", flush=True)

@@ -23,7 +23,10 @@ class CodexAgent(Agent):
     """One ``sayagain codex``."""
 
     def _signal_runtime(self, number: int) -> None:
-        environ = Path(f"/proc/{self.process.pid}/environ").read_bytes().split(b"\0")
+        try:
+            environ = Path(f"/proc/{self.process.pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            return  # it has ended, and its runtime with it
         env = dict(entry.decode().partition("=")[::2] for entry in environ if entry)
         for pid in codex_pids(env):
             with suppress(ProcessLookupError):

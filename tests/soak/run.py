@@ -14,6 +14,8 @@ import anyio
 from faults.faulty import FAULTS, Case, insist, probe, strike
 from faults.harness import Agent, Rig, rig
 from faults.points import POINTS
+from faults.product_points import strike_at
+from sayagain.fault_points import Point
 from soak.codex import codex_rig
 from soak.schedule import RANDOM, Phase, Prompt, Schedule, Step, Strike
 from support_checker import Violation, retries_answered
@@ -37,7 +39,7 @@ class Result:
 
 
 RIGS: Mapping[str, Callable[[], AbstractAsyncContextManager[Rig]]] = {"claude": rig, "codex": codex_rig}
-"""By runtime. Named points are Claude Code's: it alone can be stopped at a frame."""
+"""By runtime."""
 
 
 async def carry_out(schedule: Schedule, runtime: str = "claude") -> Result:
@@ -47,13 +49,18 @@ async def carry_out(schedule: Schedule, runtime: str = "claude") -> Result:
             with anyio.fail_after(LONGEST):
                 if schedule.point == RANDOM:
                     await _Run(place, schedule, result).go()
-                else:
+                elif schedule.point in POINTS:
                     result.strikes[f"{schedule.point}, {schedule.fault}"] += 1
                     await strike(place, POINTS[schedule.point], schedule.fault)
+                elif not await strike_at(place, Point[schedule.point.upper()], schedule.fault, schedule.nth):
+                    result.strikes[f"{schedule.point}, not reached so often"] += 1
         except* Exception as errors:  # noqa: BLE001 - whatever it is, it is this run's
             result.violations += [Violation("run", _describe(error)) for error in _leaves(errors)]
         if left := await place.nothing_left():
             result.violations.append(Violation("orphans", str([" ".join(process.cmdline()) for process in left])))
+        for struck in place.struck():
+            point, _, action = struck.split(":")
+            result.strikes[f"{point}, {action}"] += 1
         result.violations += place.violations()
         result.retries = retries_answered(place.evidence())
     return result
@@ -73,7 +80,8 @@ class _Run:
 
     async def go(self) -> None:
         for phase in self.schedule.phases:
-            async with self.place.agent(initialize=False, SAYAGAIN_PATIENCE=self.schedule.patience) as agent:
+            env = {"SAYAGAIN_PATIENCE": self.schedule.patience}
+            async with self.place.agent(initialize=False, armed=phase.armed, **env) as agent:
                 await self._live(agent, phase)
         await self._finish()
 
@@ -86,7 +94,13 @@ class _Run:
 
         async def steps() -> None:
             with suppress(*GONE, _Ended):
-                await self._attach(agent, replay=phase.replay)
+                try:
+                    await self._attach(agent, replay=phase.replay)
+                except WireError:
+                    # Its runtime was struck meanwhile: the client comes again.
+                    if phase.armed is None or not self.place.struck():
+                        raise
+                    raise _Ended from None
                 attached.set()
                 for step in phase.steps:
                     await self._step(agent, step)

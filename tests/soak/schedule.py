@@ -9,8 +9,10 @@ from typing import Final
 
 from faults.faulty import FAULTS, applies
 from faults.points import POINTS
+from faults.product_points import actions, passings, points_of
+from sayagain.fault_points import Point
 
-__all__ = ["RANDOM", "Phase", "Prompt", "Schedule", "Step", "Strike", "schedule"]
+__all__ = ["RANDOM", "Phase", "Prompt", "Schedule", "Step", "Strike", "points", "schedule"]
 
 RANDOM: Final = "at a random instant"
 
@@ -68,34 +70,55 @@ class Phase:
     steps: Sequence[Step]
     strikes: Sequence[Strike]
     answers_asks: bool
+    armed: str | None = None
+    """A strike at a point of the product's, as ``armed.py`` takes it."""
+
+    @property
+    def stops(self) -> bool:
+        """Whether the runtime is made to stand still."""
+        return any(strike.fault == "stop_runtime" for strike in self.strikes) or "stop_runtime" in (self.armed or "")
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Either a fault at a named point, or phases with strikes at random instants."""
+    """Either a fault at a named point, or phases with strikes at random instants.
+
+    ``nth`` counts the passings of a point that the product names.
+    """
 
     seed: int
     point: str
     fault: str = ""
+    nth: int = 1
     prompts: Sequence[Prompt] = ()
     phases: Sequence[Phase] = ()
     patience: str = "30"
 
 
-def schedule(seed: int, only: str | None = None) -> Schedule:
+def points(runtime: str) -> list[str]:
+    """The named points: those that tests reach by what stands in front of Claude Code, and the product's own."""
+    from_outside = list(POINTS) if runtime == "claude" else []
+    return [*from_outside, *(point.name.lower() for point in points_of(runtime))]
+
+
+def schedule(seed: int, only: str | None = None, runtime: str = "claude") -> Schedule:
     """``only`` names a point, or :data:`RANDOM`."""
     rng = random.Random(seed)
-    named = rng.random() < 0.3
-    point = only or (rng.choice(list(POINTS)) if named else RANDOM)
-    if point != RANDOM:
+    named = rng.random() < 0.5
+    point = only or (rng.choice(points(runtime)) if named else RANDOM)
+    if point in POINTS:
         return Schedule(seed, point, rng.choice([fault for fault in FAULTS if applies(POINTS[point], fault)]))
+    if point != RANDOM:
+        named_point = Point[point.upper()]
+        nth = min(rng.choice([1, 1, 1, 2, 3]), passings(named_point))
+        return Schedule(seed, point, rng.choice(actions(named_point)), nth)
     prompts: list[Prompt] = []
-    phases = [_phase(rng, prompts) for _ in range(rng.randint(1, 3))]
-    stops = any(strike.fault == "stop_runtime" for phase in phases for strike in phase.strikes)
+    phases = [_phase(rng, prompts, runtime) for _ in range(rng.randint(1, 3))]
+    stops = any(phase.stops for phase in phases)
     return Schedule(seed, RANDOM, prompts=prompts, phases=phases, patience="1" if stops else "30")
 
 
-def _phase(rng: random.Random, prompts: list[Prompt]) -> Phase:
+def _phase(rng: random.Random, prompts: list[Prompt], runtime: str) -> Phase:
     steps: list[Step] = []
     for name in rng.choices(list(STEPS), list(STEPS.values()), k=rng.randint(2, 8)):
         if name == "prompt" or not prompts:
@@ -109,7 +132,13 @@ def _phase(rng: random.Random, prompts: list[Prompt]) -> Phase:
     if rng.random() < 0.4:
         fault = "stop_runtime" if rng.random() < 0.2 else "kill_runtime"
         strikes.insert(0, Strike(fault, round(strikes[0].after * rng.random(), 3)))
-    return Phase(rng.random() < 0.2, rng.random() < 0.6, steps, strikes, rng.random() < 0.8)
+    early, replay, answers_asks = rng.random() < 0.2, rng.random() < 0.6, rng.random() < 0.8
+    return Phase(early, replay, steps, strikes, answers_asks, _armed(rng, runtime) if rng.random() < 0.4 else None)
+
+
+def _armed(rng: random.Random, runtime: str) -> str:
+    point = rng.choice(points_of(runtime))
+    return f"{point.name.lower()}:{rng.randint(1, 5)}:{rng.choice(actions(point))}"
 
 
 def _prompt(rng: random.Random, number: int) -> Prompt:
