@@ -4,56 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.abc
-
 from sayagain.testing.messages_api import MessagesService
-from support_wire import Wire, wire_over
+from support_process import AgentProcess, start_agent
 
 __all__ = ["AgentProcess", "agent_process", "claude_environment", "rows", "stored_ids", "transcript"]
-
-
-class AgentProcess:
-    """``sayagain claude`` as a child process."""
-
-    def __init__(self, process: anyio.abc.Process, wire: Wire) -> None:
-        self.process = process
-        self.wire = wire
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    async def kill(self) -> None:
-        """SIGKILL, as a crash would."""
-        self.process.kill()
-        await self.process.wait()
-
-    async def close(self) -> int:
-        """Close its standard input, as an editor does; the exit status."""
-        assert self.process.stdin is not None
-        await self.process.stdin.aclose()
-        with anyio.fail_after(20):
-            return await self.process.wait()
-
-
-class _Pipes:
-    def __init__(self, process: anyio.abc.Process) -> None:
-        self._process = process
-
-    async def receive(self) -> bytes:
-        assert self._process.stdout is not None
-        return await self._process.stdout.receive()
-
-    async def send(self, data: bytes) -> None:
-        assert self._process.stdin is not None
-        await self._process.stdin.send(data)
 
 
 def claude_environment(folder: Path, service: MessagesService | None, **extra: str) -> dict[str, str]:
@@ -73,17 +32,9 @@ def claude_environment(folder: Path, service: MessagesService | None, **extra: s
     return env | extra
 
 
-@asynccontextmanager
-async def agent_process(env: Mapping[str, str], *arguments: str) -> AsyncIterator[AgentProcess]:
+def agent_process(env: Mapping[str, str], *arguments: str) -> AbstractAsyncContextManager[AgentProcess]:
     """Start ``sayagain claude``; it is killed at the end if it still runs."""
-    command = [sys.executable, "-m", "sayagain", "claude", *arguments]
-    async with await anyio.open_process(command, env=env, stderr=None) as process:
-        try:
-            async with wire_over(_Pipes(process)) as wire:
-                yield AgentProcess(process, wire)
-        finally:
-            if process.returncode is None:
-                process.kill()
+    return start_agent("claude", env, *arguments)
 
 
 def transcript(env: Mapping[str, str], session_id: str) -> Path:

@@ -7,20 +7,16 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import anyio
 import pytest
 
 from sayagain.testing.responses_api import ResponsesService
-from support_claude import AgentProcess, _Pipes
-from support_schema import WireChecker, WireFault
-from support_wire import wire_over
+from support_process import AgentProcess, start_agent
 
 __all__ = [
     "AgentProcess",
@@ -129,54 +125,9 @@ def bundled() -> str:
     return str(codex_cli_bin.bundled_codex_path())
 
 
-class _CheckedPipes(_Pipes):
-    """Keeps what passes, so that it can be held against the published schema, where that is at hand."""
-
-    def __init__(self, process: anyio.abc.Process) -> None:
-        super().__init__(process)
-        self._rest = {"agent": b"", "client": b""}
-        self._lines: list[tuple[str, bytes]] = []
-
-    async def receive(self) -> bytes:
-        data = await super().receive()
-        self._keep("agent", data)
-        return data
-
-    async def send(self, data: bytes) -> None:
-        self._keep("client", data)
-        await super().send(data)
-
-    def _keep(self, side: str, data: bytes) -> None:
-        *lines, self._rest[side] = (self._rest[side] + data).split(b"\n")
-        self._lines += [(side, line) for line in lines]
-
-    def check(self) -> None:
-        if "SAYAGAIN_ORACLES" not in os.environ:
-            return
-        checker = WireChecker()
-        for side, line in self._lines:
-            if side == "agent":
-                checker.agent_sent(line)
-                continue
-            try:
-                checker.client_sent(line)
-            except WireFault:
-                return  # a test that breaks the rules itself
-
-
-@asynccontextmanager
-async def agent_process(env: Mapping[str, str], *arguments: str) -> AsyncIterator[AgentProcess]:
+def agent_process(env: Mapping[str, str], *arguments: str) -> AbstractAsyncContextManager[AgentProcess]:
     """Start ``sayagain codex``; it is killed at the end if it still runs."""
-    command = [sys.executable, "-m", "sayagain", "codex", *arguments]
-    async with await anyio.open_process(command, env=env, stderr=None) as process:
-        pipes = _CheckedPipes(process)
-        try:
-            async with wire_over(pipes) as wire:
-                yield AgentProcess(process, wire)
-            pipes.check()
-        finally:
-            if process.returncode is None:
-                process.kill()
+    return start_agent("codex", env, *arguments)
 
 
 def rollout(env: Mapping[str, str], session_id: str) -> Path:
