@@ -1,4 +1,4 @@
-"""``docs/claude.md`` says which test shows what: each of them is there."""
+"""The pages about the runtimes say which test shows what: each of them is there."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "claude.md"
+PAGES = ["claude.md", "codex.md"]
 
 
 def defined_in(path: Path) -> Iterator[str]:
@@ -20,9 +22,9 @@ def defined_in(path: Path) -> Iterator[str]:
             yield from (f"{item.name}::{member.name}" for member in members)
 
 
-def named() -> Iterator[tuple[str, str]]:
+def named(page: str) -> Iterator[tuple[str, str]]:
     """(file, test) of each mention; a test without a file belongs to the one named before it in its row."""
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
+    for line in (TESTS.parent / "docs" / page).read_text(encoding="utf-8").splitlines():
         file = ""
         for code in re.findall(r"`([^`]+)`", line):
             path, _, test = code.partition(".py::")
@@ -34,10 +36,11 @@ def named() -> Iterator[tuple[str, str]]:
                 yield file, test
 
 
-def test_every_test_that_is_named_is_there() -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_every_test_that_is_named_is_there(page: str) -> None:
     known: dict[str, set[str]] = {}
     missing: list[tuple[str, str]] = []
-    for file, test in named():
+    for file, test in named(page):
         if file not in known:
             known[file] = set(defined_in(TESTS / file))
         if test not in known[file]:
