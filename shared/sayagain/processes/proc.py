@@ -13,7 +13,7 @@ import subprocess
 import time
 from pathlib import Path
 
-__all__ = ["alive", "children", "descendants", "pid_space", "send_signal", "start_time"]
+__all__ = ["alive", "descendants", "pid_space", "send_signal", "start_time"]
 
 _PROC = Path("/proc")
 _STATE, _PARENT, _START = 0, 1, 19
@@ -74,13 +74,11 @@ def pid_space() -> str:
         return ""
 
 
-def children(pid: int) -> list[int]:
-    """The direct children of ``pid``, zombies included."""
-    return _by_parent().get(pid, [])
-
-
 def descendants(pid: int) -> list[int]:
-    """Everything below ``pid``, parents before their children. Those that were re-parented elsewhere are not found."""
+    """Everything below ``pid``, zombies included, parents before their children.
+
+    Those that were re-parented elsewhere are not found.
+    """
     below = _by_parent()
     found: list[int] = []
     parents = [pid]

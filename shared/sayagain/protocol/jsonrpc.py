@@ -250,26 +250,21 @@ class BatchReply:
 
     def __init__(self, batch: Batch) -> None:
         self._answers: dict[int, bytes] = {}
-        self._waiting: dict[int, RequestId] = {}
+        self._waiting: set[int] = set()
         for position, item in enumerate(batch.items):
             if isinstance(item, Request):
-                self._waiting[position] = item.id
+                self._waiting.add(position)
             elif isinstance(item, Invalid) and item.answered:
                 self._answers[position] = encode_error(item.id, to_wire(item.error))
 
     @property
-    def outstanding(self) -> tuple[RequestId, ...]:
-        """The ids of the requests that have no answer yet."""
-        return tuple(self._waiting.values())
-
-    @property
     def complete(self) -> bool:
-        """Nothing is outstanding: :meth:`encode` gives the whole reply."""
+        """Every request has its answer: :meth:`encode` gives the whole reply."""
         return not self._waiting
 
     def add(self, position: int, line: bytes) -> None:
         """Keep the encoded answer to the request at ``position``; :class:`KeyError` when it waits for none."""
-        del self._waiting[position]
+        self._waiting.remove(position)
         self._answers[position] = line
 
     def encode(self) -> bytes | None:
