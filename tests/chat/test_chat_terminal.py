@@ -98,6 +98,14 @@ def test_a_permission_is_asked_for(terminal: Terminal, answer: str, outcome: str
     assert terminal.end() == 0
 
 
+def test_what_is_asked_for_is_shown_before(terminal: Terminal) -> None:
+    terminal.type("may you edit\n")
+    terminal.expect("· Edit\r\n  modify /notes\r\nAllow ask?")
+    terminal.type("1\n")
+    terminal.expect("You chose allow")
+    assert terminal.end() == 0
+
+
 def test_a_form_is_filled_in(terminal: Terminal) -> None:
     terminal.type("form\n")
     assert "Who are you?" in terminal.expect("Name *: as on the door")

@@ -86,7 +86,7 @@ class Chat:
         self.asking = Asking(
             screen,
             present=self._keyboard.is_terminal,
-            begin=self._end_line,
+            begin=self._begin_question,
             settled=self._invite,
             note=self._note,
         )
@@ -217,6 +217,11 @@ class Chat:
     def _invite(self) -> None:
         if self._idle and not self.asking.is_open:
             self._screen.ready()
+
+    def _begin_question(self, about: Update | None) -> None:
+        if about is not None:
+            self._screen.show(self._renderer.take(about))
+        self._end_line()
 
     def _end_line(self) -> None:
         self._screen.show(self._renderer.end_line())

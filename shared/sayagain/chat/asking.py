@@ -8,7 +8,7 @@ from typing import Any
 
 from sayagain.chat.questions import CAPABILITIES, PermissionQuestion, Question, elicitation
 from sayagain.chat.terminal import Screen
-from sayagain.client import PermissionRequest
+from sayagain.client import PermissionRequest, Update
 
 __all__ = ["Asking"]
 
@@ -16,7 +16,8 @@ __all__ = ["Asking"]
 class Asking:
     """Handlers for the agent's requests.
 
-    ``begin`` is called before a question is shown, ``settled`` after the last one; ``note`` prints a line in a style.
+    ``begin`` is called before a question is shown, with what it tells of the session; ``settled`` after the last one;
+    ``note`` prints a line in a style.
 
     Without anybody ``present``, nothing is approved and nothing filled in.
     """
@@ -26,7 +27,7 @@ class Asking:
         screen: Screen,
         *,
         present: bool,
-        begin: Callable[[], None],
+        begin: Callable[[Update | None], None],
         settled: Callable[[], None],
         note: Callable[[str, str], None],
     ) -> None:
@@ -100,7 +101,7 @@ class Asking:
 
     def _show(self) -> None:
         if self._questions:
-            self._begin()
+            self._begin(self._questions[0].about)
             self._questions[0].show(self._screen)
         else:
             self._settled()

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
+from sayagain.chat.spans import excerpt
 from sayagain.protocol.loose import Json, as_count, as_list, as_mapping, as_text
 
 __all__ = ["Facts"]
+
+_COMMAND: Final = 80
+"""Characters of a command's description: some are pages, for the model."""
 
 
 class Facts:
@@ -58,7 +63,7 @@ class Facts:
         if self._background:
             yield f"In the background: {_told(self._background)}"
         for name, description in self._commands:
-            yield f"/{name}" + (f"  {description}" if description else "")
+            yield f"/{name}" + (f"  {excerpt(description, _COMMAND)}" if description else "")
 
     def _set_options(self, source: Json) -> None:
         options = [as_mapping(option) for option in as_list(source.get("configOptions"))]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import anyio
 
 from sayagain.chat.forms import Form, Unfit
 from sayagain.chat.spans import clean
 from sayagain.chat.terminal import Screen
-from sayagain.client import PermissionRequest
+from sayagain.client import PermissionRequest, Update
 from sayagain.errors import InvalidParams
 from sayagain.protocol.loose import as_text
 
@@ -24,6 +24,9 @@ class Question(Protocol):
     """One that is being asked. :meth:`take` gets the user's lines until :attr:`done`."""
 
     done: anyio.Event
+
+    about: Update | None
+    """What the question tells of the session, to be shown like an update before it (PER-4)."""
 
     def show(self, screen: Screen) -> None:
         """Ask; again after another question was on the screen."""
@@ -45,6 +48,12 @@ class PermissionQuestion:
         self._request = request
         self.done = anyio.Event()
         self.option: str | None = None
+        call: object = request.subject.get("toolCall")
+        self.about = (
+            Update(request.session_id, {**cast("dict[str, Any]", call), "sessionUpdate": "tool_call_update"})
+            if isinstance(call, dict)
+            else None
+        )
 
     def show(self, screen: Screen) -> None:
         """The title, what it is about, the options."""
@@ -78,6 +87,7 @@ class Elicitation:
     def __init__(self, message: str) -> None:
         self.message = message
         self.done = anyio.Event()
+        self.about: Update | None = None
         self.result: Mapping[str, Any] = {"action": "cancel"}
 
     def show(self, screen: Screen) -> None:

@@ -51,6 +51,10 @@ class Session(FakeSession):
         self.update({**chunk, "content": text(f"You said {said}")})
         if said == "may you":
             self.ask("ask")
+        elif said == "may you edit":
+            change = {"operation": "modify", "path": "/notes"}
+            call = {"toolCallId": "t", "title": "Edit", "content": [{"type": "diff", "changes": [change]}]}
+            self.ask("ask", subject={"type": "tool_call", "toolCall": call})
         elif said in ELICITATIONS:
             params = {"sessionId": self.session_id, **ELICITATIONS[said]}
             self.emit(Ask("ask", self.session_id, "elicitation/create", params))
