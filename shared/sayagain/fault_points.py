@@ -72,7 +72,7 @@ Hook = Callable[[Point], None]
 
 
 def _nothing(point: Point) -> None:
-    pass
+    """What happens at a point."""
 
 
 passing: Hook = _nothing

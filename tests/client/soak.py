@@ -2,7 +2,8 @@
 
 In each run a few clients live one after the other with one outbox, each with agents of its own over one store. Clients
 and agents die by SIGKILL: at a step of their own (in the middle of a write, before and after each change of the
-outbox, the store and the wire), or from outside at a random time. The last client lives, takes no new prompts, and
+outbox, the store and the wire, and at each point that the product names), or from outside at a random time. The last
+client lives, takes no new prompts, and
 sends again what is left. Then each prompt that was submitted has to be stored once, whatever happened.
 
 Processes are forked: an interpreter's start would take longer than all else.
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from client.soak_agent import serve_agents, stored_prompts
 from client.soak_client import live
 
-__all__ = ["main"]
+__all__ = ["Run", "main"]
 
 LONGEST = 60.0
 """Seconds for one life, which takes a tenth of one."""
@@ -39,11 +41,16 @@ SABOTAGE = ("new keys", "no owner")
 
 
 class Run:
-    def __init__(self, seed: int, sabotage: str | None) -> None:
+    """``strikes`` are what befalls one client after the other, as ``faults/armed.py`` takes it, in place of deaths by
+    seed."""
+
+    def __init__(self, seed: int, sabotage: str | None = None, strikes: Sequence[str] | None = None) -> None:
         self.seed = seed
         self.sabotage = sabotage
+        self.strikes = strikes
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
+        self.struck: list[str] = []
 
     def go(self) -> None:
         place = Path(tempfile.mkdtemp(prefix="sayagain-soak-"))
@@ -53,12 +60,14 @@ class Run:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(place / "agent.sock"))
         listener.listen(64)
-        server = _fork(lambda: serve_agents(listener, store, self.seed, mortals=chance.randrange(0, 9)))
+        mortals = chance.randrange(0, 9) if self.strikes is None else 0
+        server = _fork(lambda: serve_agents(listener, store, self.seed, mortals, place / "deaths"))
         listener.close()
         try:
-            lives = chance.randrange(1, 5)
+            lives = chance.randrange(1, 5) if self.strikes is None else len(self.strikes)
             for number in range(lives):
-                self.life(place, number, mortal=True, after=chance.random() * 0.4 if chance.random() < 0.4 else None)
+                killed = self.strikes is None and chance.random() < 0.4
+                self.life(place, number, mortal=True, after=chance.random() * 0.4 if killed else None)
             # Twice, in case the last agent that is left of a killed client was still at work.
             for number in range(lives, lives + 2):
                 self.life(place, number, mortal=False, after=None)
@@ -72,7 +81,8 @@ class Run:
                 self.violations.append(f"see {place}")
 
     def life(self, place: Path, number: int, *, mortal: bool, after: float | None) -> None:
-        child = _fork(lambda: live(place, self.seed, number, mortal=mortal, sabotage=self.sabotage))
+        strikes = None if self.strikes is None else self.strikes[number : number + 1]
+        child = _fork(lambda: live(place, self.seed, number, mortal=mortal, sabotage=self.sabotage, strikes=strikes))
         status = _wait(child, LONGEST if after is None else after)
         if status is None:
             os.kill(child, signal.SIGKILL)
@@ -100,6 +110,8 @@ class Run:
                 with suppress(sqlite3.OperationalError):
                     rows = outbox.execute(statement).fetchall()
             outbox.close()
+        self.counts.update(f"deaths at: {where}" for where in _lines(place / "deaths"))
+        self.struck = [line.split(" ")[1] for line in _lines(place / "record") if " " in line]
         self.counts["prompts"] += len(rows)
         self.counts["sessions that moved"] += len(_lines(place / "moved"))
         self.counts["sessions"] += len({session for session, _, _ in stored})

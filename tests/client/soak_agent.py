@@ -42,7 +42,7 @@ def stored_prompts(folder: Path) -> list[tuple[str, str, str]]:
     return found
 
 
-def serve_agents(listener: socket.socket, store: Path, seed: int, mortals: int) -> None:
+def serve_agents(listener: socket.socket, store: Path, seed: int, mortals: int, deaths: Path) -> None:
     """Never returns. The first ``mortals`` agents die of something; later ones live."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     life = 0
@@ -54,8 +54,10 @@ def serve_agents(listener: socket.socket, store: Path, seed: int, mortals: int) 
         if os.fork() == 0:
             listener.close()
             chance = random.Random(f"agent {seed} {life}")
-            last = chance.randrange(1, 60) if life <= mortals and chance.random() < 0.8 else None
-            anyio.run(_serve, connection, store, Fate(last, chance))
+            last = chance.randrange(1, 80) if life <= mortals and chance.random() < 0.8 else None
+            fate = Fate(last, chance, deaths)
+            fate.at_points()
+            anyio.run(_serve, connection, store, fate)
             os._exit(0)
         for descriptor in descriptors:
             os.close(descriptor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,8 @@ from pathlib import Path
 import anyio
 
 from client.soak_death import Fate, MortalTransport, before_and_after
-from sayagain.client import Client, ClientError, Outbox, OutcomeUnknown, Retries, with_retries
+from faults.armed import arm
+from sayagain.client import Client, ClientError, Outbox, OutboxError, OutcomeUnknown, Retries, with_retries
 from sayagain.client.outbox_file import OutboxFile
 from sayagain.client.session import Session
 from sayagain.transports import Transport
@@ -22,10 +23,20 @@ from sayagain.transports.stdio import StdioTransport
 __all__ = ["live"]
 
 
-def live(place: Path, seed: int, number: int, *, mortal: bool, sabotage: str | None) -> None:
-    """One life, in this process. The last one is immortal and takes no new prompts."""
+def live(
+    place: Path, seed: int, number: int, *, mortal: bool, sabotage: str | None, strikes: Sequence[str] | None = None
+) -> None:
+    """One life, in this process. The last one is immortal and takes no new prompts.
+
+    ``strikes`` are those of ``faults/armed.py``, in place of a death by seed.
+    """
     chance = random.Random(f"client {seed} {number}")
-    fate = Fate(chance.randrange(1, 40) if mortal and chance.random() < 0.85 else None, chance)
+    dies = mortal and strikes is None and chance.random() < 0.85
+    fate = Fate(chance.randrange(1, 55) if dies else None, chance, place / "deaths")
+    if strikes is None:
+        fate.at_points()
+    else:
+        arm(str(place / "record"), strikes)
     before_and_after(fate, OutboxFile, "add", "settle", "move", "opened", "take", "note")
     anyio.run(_Life(place, seed, number, fate, mortal=mortal, sabotage=sabotage).run)
 
@@ -70,8 +81,13 @@ class _Life:
             prompts = []
             for count in range(self.chance.randrange(1, 4)):
                 text = f"{self.name}-{part}-{count}"
-                prompts.append(await session.submit(text))
-                self.log("submitted", text)
+                try:
+                    prompts.append(await session.submit(text))
+                except OutboxError as error:
+                    # It was not taken: the user still has it.
+                    self.log("trouble", str(error))
+                else:
+                    self.log("submitted", text)
             for prompt in prompts:
                 try:
                     await prompt.inserted()
@@ -82,7 +98,7 @@ class _Life:
         while True:
             try:
                 return await client.new_session("/")
-            except OutcomeUnknown:
+            except (OutcomeUnknown, OutboxError):
                 # The application decides: an unused session may be left, which costs nothing.
                 continue
 

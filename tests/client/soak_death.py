@@ -1,4 +1,7 @@
-"""Deaths by seed: a process counts its steps and kills itself at one of them, in the middle of what it does."""
+"""Deaths by seed: a process counts its steps and kills itself at one of them, in the middle of what it does.
+
+A step is a read or a write of the wire, a change of a store, and each point that the product names.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,38 @@ import os
 import random
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from sayagain.fault_points import Point, install
 from sayagain.transports import Transport
 
 __all__ = ["Fate", "MortalTransport", "before_and_after"]
 
 
 class Fate:
-    """``last`` is the step that is not survived; ``None`` lives on."""
+    """``last`` is the step that is not survived; ``None`` lives on. ``deaths`` is a file that tells where they fell."""
 
-    def __init__(self, last: int | None, chance: random.Random) -> None:
+    def __init__(self, last: int | None, chance: random.Random, deaths: Path) -> None:
         self._last = last
         self._steps = 0
+        self._deaths = deaths
         self.chance = chance
 
-    def step(self) -> None:
+    def step(self, where: str = "a read, a write, or a change of a store") -> None:
         self._steps += 1
         if self._steps == self._last:
+            with self._deaths.open("ab", buffering=0) as file:
+                file.write(where.encode() + b"\n")
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def at_points(self) -> None:
+        """Each point that the product names is a step, for the rest of this process."""
+
+        def passing(point: Point) -> None:
+            self.step(point.name.lower())
+
+        install(passing)
 
     @property
     def next_is_last(self) -> bool:

@@ -6,6 +6,7 @@ a power cut too, and a prompt is rare enough to afford it.
 
 from __future__ import annotations
 
+import errno
 import json
 import sqlite3
 import time
@@ -307,6 +308,8 @@ def _stored(row: tuple[Any, ...]) -> StoredPrompt:
 
 
 def _outbox_error(path: Path | None, error: Exception) -> OutboxError:
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return OutboxFull(path, "cannot be written: the disk is full")
     # Extended codes carry the primary one in their low byte.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     match code:
