@@ -40,11 +40,10 @@ Params = Mapping[str, Any]
 class AppServerError(RuntimeFault):
     """The app-server answered a request with an error. Most have the code -32600 and differ in the text alone."""
 
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
+    def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.rpc_code = code
         self.message = message
-        self.rpc_data = data
 
 
 class Listener(Protocol):
@@ -227,8 +226,7 @@ class AppServer:
             return
         if error := as_mapping(message.get("error")):
             code = error.get("code")
-            text, data = as_text(error.get("message")), error.get("data")
-            pending.answer(AppServerError(code if isinstance(code, int) else -32603, text, data))
+            pending.answer(AppServerError(code if isinstance(code, int) else -32603, as_text(error.get("message"))))
         else:
             pending.answer(message.get("result") or {})
 

@@ -12,7 +12,7 @@ import anyio.abc
 from sayagain.check.launch import Agent, Launcher
 from sayagain.check.model import Failed, Feature, NotJudged
 from sayagain.check.profiles import Profile
-from sayagain.check.trace import HISTORY, MARKER, Event, Message, Trace, as_mapping, told
+from sayagain.check.trace import MARKER, Event, Message, Trace, as_mapping, told
 from sayagain.check.wire import AgentError, AgentWire, Call, Gone, Silent, text
 
 __all__ = ["Bench", "NoAgent", "Replay", "Session", "key_of", "signed_in"]
@@ -358,10 +358,6 @@ class Bench:
                 first.answer,
                 *_of(again),
             )
-
-    def told_history(self, events: Sequence[Event]) -> list[Event]:
-        """Those of the events that tell of messages."""
-        return [event for event in events if event.kind in HISTORY]
 
 
 def _of(call: Call) -> tuple[Event, Event | None]:

@@ -20,8 +20,8 @@ STOP_REASONS: Final[dict[str, str]] = {
 def announcement(child_id: str, title: str, description: str, state: Block | None) -> Block:
     """The ``subagent_update`` for the parent's stream (SUB-1).
 
-    ``capabilities`` is empty: a client may not change a child, since the CLI cannot stop exactly one of them through
-    what is used here (SUB-5).
+    ``capabilities`` is empty: a child's session takes no requests (SUB-5). Who wants to stop one cancels the call that
+    started it.
     """
     update: Block = {"sessionUpdate": "subagent_update", "sessionId": child_id, "capabilities": {}}
     if title:
