@@ -29,6 +29,7 @@ from sayagain.transports import ClosedTransport, Transport
 
 __all__ = [
     "DEFERRED",
+    "LAST_WORDS",
     "Call",
     "Connection",
     "ConnectionLost",
@@ -151,15 +152,22 @@ class IncomingRequest:
 
 
 class Connection:
-    """JSON-RPC over one transport. :meth:`serve` runs it to its end."""
+    """JSON-RPC over one transport. :meth:`serve` runs it to its end.
 
-    def __init__(self, transport: Transport, dispatcher: Dispatcher) -> None:
+    ``last_words`` are the seconds that the peer's requests get to be answered after it ended its side: a client may close
+    its side and read on, while of an agent that is gone nobody reads an answer.
+    """
+
+    def __init__(self, transport: Transport, dispatcher: Dispatcher, *, last_words: float = 0) -> None:
         self._transport = transport
         self._dispatcher = dispatcher
         self._decoder = jsonrpc.Decoder()
         self._incoming: dict[int | str, IncomingRequest] = {}
         self._outgoing = jsonrpc.PendingRequests[Call]()
         self._begun: deque[tuple[IncomingRequest, Awaitable[Result | Deferred], anyio.CancelScope]] = deque()
+        self._last_words = last_words
+        self._working = 0
+        self._idle = anyio.Event()
         self._queue: list[bytes] = []
         self._queued = 0
         self._wake = anyio.Event()
@@ -178,6 +186,8 @@ class Connection:
             async with anyio.create_task_group() as self._tasks:
                 self._tasks.start_soon(self._write)
                 await self._read()
+                with anyio.move_on_after(self._last_words):
+                    await self._answered()
                 with anyio.move_on_after(LAST_WORDS):
                     await self.drained(0)
                 self._close()
@@ -219,6 +229,11 @@ class Connection:
         """Wait until ``limit`` bytes wait at most: a slow client slows its producer, and memory is bounded (I11)."""
         while self._queued > limit and not self._closed:
             await self._below.wait()
+
+    async def _answered(self) -> None:
+        """Wait until no handler works on a request; one that was deferred may take as long as a turn."""
+        while self._working and not self._closed:
+            await self._idle.wait()
 
     def _send(self, line: bytes) -> None:
         if self._closed:
@@ -338,6 +353,7 @@ class Connection:
         *,
         task_status: anyio.abc.TaskStatus[None],
     ) -> None:
+        self._working += 1
         task_status.started()
         try:
             with scope:
@@ -349,6 +365,11 @@ class Connection:
         except Exception as error:  # noqa: BLE001 - the one boundary: every error is answered
             self._failed(request, error)
             return
+        finally:
+            self._working -= 1
+            if not self._working:
+                self._idle.set()
+                self._idle = anyio.Event()
         request.fail(RequestCancelled("cancelled by its sender"))
 
     def _failed(self, request: IncomingRequest, error: Exception) -> None:

@@ -224,3 +224,55 @@ def test_the_background_is_on_every_state(told: Told) -> None:
     told.background = []
     told.take([told.turns.again()])
     assert (told.events[-1].state, told.events[-1].background) == ("idle", [])
+
+
+@pytest.mark.parametrize("steered", [False, True])
+def test_the_end_of_its_turn_says_nothing_while_a_message_is_looked_up(told: Told, steered: bool) -> None:
+    if steered:
+        told.active()
+        told.started()
+    told.submit()
+    told.active()
+    told.turns.confirming()
+    assert told.completed() == ["idle:end_turn"]
+    assert told.take(told.turns.stored()) == ["Inserted:m", "idle"]
+    assert told.turns.submitted is None
+
+
+@pytest.mark.parametrize("status", ["completed", "interrupted"])
+def test_a_look_up_that_finds_nothing_leaves_the_word_to_the_end_of_the_turn(told: Told, status: str) -> None:
+    told.submit()
+    told.active()
+    told.turns.confirming()
+    told.completed(status=status)
+    assert told.take(told.turns.unconfirmed()) == ["Rejected:m", "idle"]
+    assert isinstance(told.events[-2].error, PromptRefused)
+
+
+def test_a_steer_that_the_look_up_does_not_find_is_lost(told: Told) -> None:
+    told.active()
+    told.started()
+    told.submit()
+    told.turns.confirming()
+    assert told.completed() == ["idle:end_turn"]
+    assert told.take(told.turns.unconfirmed()) == ["Lost:m"]
+    assert told.turns.submitted == "m"
+
+
+def test_a_look_up_that_finds_nothing_before_the_end_of_the_turn(told: Told) -> None:
+    told.submit()
+    told.active()
+    told.turns.confirming()
+    assert told.take(told.turns.unconfirmed()) == []
+    assert told.completed() == ["Rejected:m", "idle:end_turn"]
+
+
+def test_a_message_after_one_that_was_looked_up(told: Told) -> None:
+    told.submit()
+    told.active()
+    told.turns.confirming()
+    told.completed()
+    told.take(told.turns.stored())
+    told.submit("m2", "t2")
+    told.active()
+    assert told.completed("t2") == ["Rejected:m2", "idle:end_turn"]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 from weakref import WeakSet
 
 import anyio
@@ -18,34 +18,19 @@ from sayagain import fault_points
 from sayagain.errors import InvalidParams, MethodNotFound, RuntimeFault, SessionNotFound
 from sayagain.fault_points import Point
 from sayagain.identity import new_session_id
-from sayagain.runtime import HistoryEntry, RuntimeCapabilities, SessionPage, SessionSetup
+from sayagain.runtime import HistoryEntry, SessionPage, SessionSetup
+from sayagain_claude.about import CAPABILITIES, NAME, TITLE
 from sayagain_claude.account import auth_methods, auth_status
 from sayagain_claude.choices import first_choices
 from sayagain_claude.command import check_setup
 from sayagain_claude.executable import find_executable
+from sayagain_claude.history import history
 from sayagain_claude.options import Choices, Options, bypass_possible
 from sayagain_claude.patience import Patience
+from sayagain_claude.session import ClaudeSession
 from sayagain_claude.transcripts import contents, copying, ids, listing, paths, titles
 
-if TYPE_CHECKING:
-    # What a session is made of is imported with the first one: it takes a tenth of the time until `initialize` is
-    # answered (measured), which needs none of it.
-    from sayagain_claude.session import ClaudeSession
-
-__all__ = ["CAPABILITIES", "ClaudeRuntime"]
-
-CAPABILITIES: Final = RuntimeCapabilities(
-    image=True,
-    embedded_context=True,
-    mcp_stdio=True,
-    mcp_http=True,
-    fork=True,
-    delete=True,
-    additional_directories=True,
-    title=True,
-    auth_status=True,
-    system_prompt_modes=frozenset({"append", "override"}),
-)
+__all__ = ["ClaudeRuntime"]
 
 STATUS_PATIENCE: Final = 10.0
 """Seconds for ``claude auth status``."""
@@ -57,8 +42,8 @@ LOGOUT_PATIENCE: Final = 30.0
 class ClaudeRuntime:
     """Implements ``Runtime``. ``env`` is the environment of every process that it starts."""
 
-    name = "claude"
-    title = "Claude Code"
+    name = NAME
+    title = TITLE
     capabilities = CAPABILITIES
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
@@ -80,6 +65,9 @@ class ClaudeRuntime:
                 await session.close()
         self._tasks.cancel_scope.cancel()
         return await self._stack.__aexit__(kind, error, traceback)
+
+    async def warm_up(self) -> None:
+        """Nothing: each session has a process of its own, which ``session/new`` does not wait for."""
 
     def auth_methods(self, client_capabilities: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         """Claude's terminal logins."""
@@ -168,8 +156,6 @@ class ClaudeRuntime:
         """Streamed from the raw transcript, a batch of entries at a time."""
         path = await self._path(session_id)
         running = frozenset(t for s in self._sessions if s.session_id == session_id for t in s.running_tasks())
-        from sayagain_claude.history import history
-
         batches = history(path, session_id, live=live, running=running)
         while (batch := await anyio.to_thread.run_sync(next, batches, None)) is not None:
             fault_points.passing(Point.REPLAY_BATCH)
@@ -210,8 +196,6 @@ class ClaudeRuntime:
         known = await anyio.to_thread.run_sync(read)
         bypass = bypass_possible(self._env, root=os.geteuid() == 0)
         options = Options(bypass=bypass, known=known, models=self._models())
-        from sayagain_claude.session import ClaudeSession
-
         session = ClaudeSession(
             session_id,
             setup,

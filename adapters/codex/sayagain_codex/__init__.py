@@ -13,9 +13,19 @@ __all__ = ["create_runtime", "login"]
 
 def create_runtime() -> Runtime:
     """The entry point in the group ``sayagain.runtimes``."""
-    from sayagain_codex.runtime import CodexRuntime
+    import os
+    from functools import partial
 
-    return CodexRuntime()
+    from sayagain.runtime.lazy import LazyRuntime
+    from sayagain_codex.about import CAPABILITIES, NAME, TITLE
+    from sayagain_codex.auth import auth_methods
+
+    def load() -> Runtime:
+        from sayagain_codex.runtime import CodexRuntime
+
+        return CodexRuntime()
+
+    return LazyRuntime(NAME, TITLE, CAPABILITIES, partial(auth_methods, os.environ), load)
 
 
 def login(arguments: Sequence[str]) -> int:

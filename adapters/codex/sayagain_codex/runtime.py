@@ -18,8 +18,9 @@ import anyio.to_thread
 from sayagain import fault_points
 from sayagain.errors import HistoryUnreadable, InvalidParams, RuntimeFault, SessionInUse, SessionNotFound
 from sayagain.fault_points import Point
-from sayagain.runtime import HistoryEntry, RuntimeCapabilities, SessionPage, SessionSetup
+from sayagain.runtime import HistoryEntry, SessionPage, SessionSetup
 from sayagain_codex import auth
+from sayagain_codex.about import CAPABILITIES, NAME, TITLE
 from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServer, AppServerError
 from sayagain_codex.command import thread_params
@@ -30,23 +31,9 @@ from sayagain_codex.server import Servers
 from sayagain_codex.session import CodexSession
 from sayagain_codex.threads import is_thread_id, thread_fault
 
-__all__ = ["CAPABILITIES", "CodexRuntime"]
+__all__ = ["CodexRuntime"]
 
 logger = logging.getLogger(__name__)
-
-CAPABILITIES: Final = RuntimeCapabilities(
-    image=True,
-    embedded_context=True,
-    mcp_stdio=True,
-    mcp_http=True,
-    fork=True,
-    delete=True,
-    additional_directories=True,
-    title=True,
-    archive=True,
-    auth_status=True,
-    system_prompt_modes=frozenset({"append", "override"}),
-)
 
 FIRST_LOOK: Final = 0.5
 """Seconds that a resume waits for another owner: without one the session can still be replayed."""
@@ -62,8 +49,8 @@ _WARNINGS: Final = frozenset({"configWarning", "deprecationNotice"})
 class CodexRuntime:
     """Implements ``Runtime``. ``env`` is the environment of every process that it starts."""
 
-    name = "codex"
-    title = "Codex"
+    name = NAME
+    title = TITLE
     capabilities = CAPABILITIES
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
@@ -84,10 +71,9 @@ class CodexRuntime:
         self._patience = Patience.from_env(self._env)
         self._servers = Servers(self._env, self._patience, self._tasks, prepare=self._prepare, heard=self._heard)
         self._account = Account(self._servers)
-        self._tasks.start_soon(self._warm_up)
         return self
 
-    async def _warm_up(self) -> None:
+    async def warm_up(self) -> None:
         """Start Codex ahead of the first session, which then finds it ready. What fails here is told there."""
         try:
             await self._servers.get()

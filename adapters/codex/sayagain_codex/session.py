@@ -9,7 +9,7 @@ lease is this process's alone: one app-server serves many sessions and was start
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -274,6 +274,7 @@ class CodexSession:
         if self._turns.is_proof(method, params):
             if self._legacy:
                 # There the projection alone is proof (measured).
+                self._turns.confirming()
                 self._tasks.start_soon(self._confirm, str(self._turns.submitted))
             else:
                 self._proved()
@@ -282,7 +283,10 @@ class CodexSession:
         self._turn(method, params)
 
     def _turn(self, method: str, params: Params) -> None:
-        for event in self._turns.notification(method, params):
+        self._tell(self._turns.notification(method, params))
+
+    def _tell(self, events: Iterable[RuntimeEvent | Lost]) -> None:
+        for event in events:
             if isinstance(event, Lost) and self._server is not None:
                 self._unwritten = event.message_id
                 self._tasks.start_soon(self._give, self._server, event.message_id, None, self._given)
@@ -297,14 +301,24 @@ class CodexSession:
 
     async def _confirm(self, message_id: str) -> None:
         server = self._server
+        if server is None:
+            return  # what follows the end of its process looks again
         try:
-            found = server is not None and await last_items_have(server, self._session_id, message_id)
+            found = await last_items_have(server, self._session_id, message_id)
         except RuntimeFault as error:
-            # Its process is gone, and what follows that looks again.
-            logger.debug("a stored message could not be confirmed: %s", error)
+            if self._server is server and self._turns.submitted == message_id:
+                # The core reads the history again before it takes a retry.
+                fault = HistoryUnreadable(f"Nobody can tell whether the message was stored: {error}")
+                self._outbox.emit_all(self._turns.refused(fault))
+                self._wake()
             return
-        if self._turns.submitted == message_id and found:
+        if self._turns.submitted != message_id:
+            return
+        if found:
             self._proved()
+        else:
+            self._tell(self._turns.unconfirmed())
+            self._wake()
 
     def asked(self, request_id: RequestId, method: str, params: Params) -> None:
         """See :class:`~sayagain_codex.server.Thread`."""

@@ -57,6 +57,8 @@ class Turns:
         self._steered = False
         self._ours: str | None = None
         self._refusal: str | None = None
+        self._confirming = False
+        self._verdict: SayagainError | Lost | None = None
         self.submitted: str | None = None
         self.turn_id: str | None = None
         """The running turn, as ``turn/interrupt`` names it."""
@@ -82,6 +84,8 @@ class Turns:
         self._ours = None
         self._steered = False
         self._refusal = None
+        self._confirming = False
+        self._verdict = None
 
     def take_back(self, message_id: str) -> None:
         """Codex refused the message, or it was given back."""
@@ -93,6 +97,19 @@ class Turns:
         turn_id = result.get("turn", {}).get("id")
         self._steered = self._active and turn_id == self.turn_id
         self._ours = turn_id
+
+    def confirming(self) -> None:
+        """Whether the submitted message is stored is being looked up: until then the end of its turn says nothing."""
+        self._confirming = True
+
+    def unconfirmed(self) -> Iterator[RuntimeEvent | Lost]:
+        """The look-up did not find it: the end of its turn decides, which may have come already."""
+        self._confirming = False
+        verdict, self._verdict = self._verdict, None
+        if isinstance(verdict, SayagainError):
+            yield from self.refused(verdict)
+        elif verdict is not None:
+            yield verdict
 
     def interrupt(self) -> None:
         """The client stops the work: the end that comes is its doing (CAN-2), unless it came already (CAN-7)."""
@@ -182,18 +199,23 @@ class Turns:
         yield self._state("requires_action" if state == "requires_action" else "running")
 
     def _completed(self, turn: Params) -> Iterator[RuntimeEvent | Lost]:
-        unsettled = self.submitted if self._ours == turn.get("id") else None
-        lost = unsettled is not None and self._steered and not self._cancelling
-        if unsettled is not None:
-            self.suspect = True
-            self._ours = None
-        if unsettled is not None and not lost:
-            yield from self.refused(self._reason(turn))
+        verdict = self._judged(turn) if self.submitted is not None and self._ours == turn.get("id") else None
+        if self._confirming:
+            self._verdict, verdict = verdict, None
+        if isinstance(verdict, SayagainError):
+            yield from self.refused(verdict)
         if self._active:
             self.turn_id = None
             yield from self._end(*_ending(turn, cancelling=self._cancelling), self._usage())
-        if unsettled is not None and lost:
-            yield Lost(unsettled)
+        if isinstance(verdict, Lost):
+            yield verdict
+
+    def _judged(self, turn: Params) -> SayagainError | Lost:
+        """What the end of its turn means for the submitted message, which nothing has proved."""
+        assert self.submitted is not None
+        self.suspect = True
+        self._ours = None
+        return Lost(self.submitted) if self._steered and not self._cancelling else self._reason(turn)
 
     def _reason(self, turn: Params) -> SayagainError:
         if self._cancelling:

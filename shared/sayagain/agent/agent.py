@@ -9,15 +9,17 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
+import anyio.abc
 
 from sayagain import __version__, fault_points
 from sayagain.agent.sessions import Sessions
 from sayagain.agent.setup import check_prompt
-from sayagain.connection import DEFERRED, Connection, Deferred, IncomingRequest, Outcome
+from sayagain.connection import DEFERRED, LAST_WORDS, Connection, Deferred, IncomingRequest, Outcome
 from sayagain.errors import InvalidParams, InvalidRequest, MethodNotFound, UnsupportedVersion
 from sayagain.fault_points import Point
 from sayagain.identity import derive_message_id, fresh_message_id, validate_key
@@ -51,6 +53,7 @@ class Agent:
         self._runtime = runtime
         self._peers: dict[Connection, _Peer] = {}
         self._sessions: Sessions
+        self._tasks: anyio.abc.TaskGroup
         self._stack = AsyncExitStack()
         self._methods: Mapping[str, Callable[[IncomingRequest, Params], Outcome]] = {
             "session/new": self._new,
@@ -74,8 +77,8 @@ class Agent:
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._runtime)
-        tasks = await self._stack.enter_async_context(anyio.create_task_group())
-        self._sessions = Sessions(self._runtime, tasks)
+        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        self._sessions = Sessions(self._runtime, self._tasks)
         return self
 
     async def __aexit__(
@@ -87,7 +90,7 @@ class Agent:
 
     async def serve(self, transport: Transport) -> None:
         """Serve one client until it closes the connection."""
-        connection = Connection(transport, self)
+        connection = Connection(transport, self, last_words=LAST_WORDS)
         self._peers[connection] = _Peer()
         await connection.serve()
 
@@ -97,7 +100,7 @@ class Agent:
         """Begin to serve a request."""
         peer = self._peers[request.connection]
         if request.method == "initialize":
-            return self._initialize(peer, request.params)
+            return self._initialize(request, peer)
         if not peer.initialized:
             raise InvalidRequest("the first request must be initialize")
         peer.served = True
@@ -121,7 +124,8 @@ class Agent:
 
     # Methods.
 
-    def _initialize(self, peer: _Peer, params: Params) -> Params:
+    def _initialize(self, request: IncomingRequest, peer: _Peer) -> Params:
+        params = request.params
         if peer.initialized and peer.served:
             raise InvalidRequest("the connection is initialized already")
         requested = params.get("protocolVersion")
@@ -131,6 +135,7 @@ class Agent:
         params = validate(served("agent", "request")["initialize"].params_type(), params)
         version = max(v for v in SUPPORTED_VERSIONS if v <= params["protocolVersion"])
         peer.initialized = True
+        request.after_success = partial(self._after_initialize, request.connection)
         peer.capabilities = params.get("capabilities") or {}
         return {
             "protocolVersion": version,
@@ -142,6 +147,16 @@ class Agent:
             "capabilities": _capabilities(self._runtime.capabilities),
             "authMethods": [dict(m) for m in self._runtime.auth_methods(peer.capabilities)],
         }
+
+    def _after_initialize(self, connection: Connection) -> None:
+        self._tasks.start_soon(self._warm_up, connection)
+
+    async def _warm_up(self, connection: Connection) -> None:
+        await connection.drained(0)
+        try:
+            await self._runtime.warm_up()
+        except Exception as error:  # noqa: BLE001 - a request that needs what failed tells it
+            logger.info("the runtime was not got ready ahead: %s", type(error).__name__)
 
     def _offered(self, method: str) -> bool:
         """Optional methods are served where they are advertised, and only there (INI-4)."""

@@ -7,12 +7,9 @@ without a seam.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import anyio
 
 from sayagain import fault_points
 from sayagain.agent.attachment import Attachment
@@ -21,6 +18,7 @@ from sayagain.agent.session import Session
 from sayagain.errors import SessionInUse, SessionNotFound
 from sayagain.fault_points import Point
 from sayagain.runtime import GLANCE, ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
+from sayagain.runtime.history import closing
 
 __all__ = ["replay"]
 
@@ -55,17 +53,6 @@ async def _own(session: Session) -> bool:
     return True
 
 
-@asynccontextmanager
-async def _closing(entries: AsyncIterator[HistoryEntry]) -> AsyncGenerator[AsyncIterator[HistoryEntry]]:
-    """A replay that ends early closes what it read from; otherwise files stay open until the next collection."""
-    try:
-        yield entries
-    finally:
-        if isinstance(entries, AsyncGenerator):
-            with anyio.CancelScope(shield=True):
-                await entries.aclose()
-
-
 class _Replay:
     def __init__(self, session: Session, attachment: Attachment, *, owned: bool) -> None:
         self._session = session
@@ -88,7 +75,7 @@ class _Replay:
             # Unfinished work in the history goes on while this process works on the session. Whether another owner
             # does is not known here, so it is shown as it is stored.
             live = not self._owned or self._session.foreground.active or bool(self._session.working_children())
-            async with _closing(self._session.runtime.history(self._root, live=live)) as entries:
+            async with closing(self._session.runtime.history(self._root, live=live)) as entries:
                 async for entry in entries:
                     self._take(entry)
                     await self._session.drained(self._connection)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import anyio
+
 from sayagain.runtime.events import WireMapping
 
-__all__ = ["ChildStarts", "HistoryEnds", "HistoryEntry", "HistoryUpdate", "Unreadable", "UserTurn"]
+__all__ = ["ChildStarts", "HistoryEnds", "HistoryEntry", "HistoryUpdate", "Unreadable", "UserTurn", "closing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +65,14 @@ class Unreadable:
 
 
 HistoryEntry: TypeAlias = UserTurn | HistoryUpdate | ChildStarts | HistoryEnds | Unreadable
+
+
+@asynccontextmanager
+async def closing(entries: AsyncIterator[HistoryEntry]) -> AsyncGenerator[AsyncIterator[HistoryEntry]]:
+    """A pass that ends early closes what it reads from; otherwise files stay open until the next collection."""
+    try:
+        yield entries
+    finally:
+        if isinstance(entries, AsyncGenerator):
+            with anyio.CancelScope(shield=True):
+                await entries.aclose()

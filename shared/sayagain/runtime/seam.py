@@ -186,6 +186,13 @@ class Runtime(AbstractAsyncContextManager["Runtime"], Protocol):
         """Constant for the process's life."""
         ...
 
+    async def warm_up(self) -> None:
+        """Get ready for the first session; called when ``initialize`` is answered, by each connection.
+
+        What fails here is told by the request that needs it, and raises nothing.
+        """
+        ...
+
     def auth_methods(self, client_capabilities: Mapping[str, Any]) -> Sequence[WireMapping]:
         """The ``authMethods`` for this client; terminal ones only where it can run them (INI-6)."""
         ...

@@ -345,6 +345,9 @@ class FakeRuntime:
         for session in self.sessions.values():
             await session.close()
 
+    async def warm_up(self) -> None:
+        pass
+
     def auth_methods(self, client_capabilities: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         method = {"type": "agent", "methodId": "fake-login", "name": "Fake login"}
         terminal = {"type": "terminal", "methodId": "fake-terminal", "name": "Fake terminal login"}

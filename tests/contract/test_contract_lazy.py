@@ -1,0 +1,93 @@
+"""A runtime that is loaded late keeps the promises of the seam as the one behind it does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+from pytest_mock import MockerFixture
+
+from contract.played import FakeDriver, PlayedRuntime
+from sayagain.agent import Agent
+from sayagain.errors import RuntimeFault
+from sayagain.runtime import Runtime
+from sayagain.runtime.lazy import LazyRuntime
+from sayagain.testing.contract import CHECKS, Check
+from sayagain.testing.fake_runtime import FakeRuntime
+from support_agent import World
+from support_wire import INFO
+
+
+def lazy(behind: FakeRuntime) -> LazyRuntime:
+    return LazyRuntime("late", "Late", behind.capabilities, behind.auth_methods, lambda: behind)
+
+
+class LazyDriver(FakeDriver):
+    def runtime(self) -> Runtime:  # type: ignore[override]
+        return lazy(PlayedRuntime(self))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_lazy_runtime(check: Check, tmp_path: Path) -> None:
+    await check(LazyDriver(tmp_path))
+
+
+async def test_initialize_is_answered_before_anything_is_loaded(mocker: MockerFixture) -> None:
+    behind = FakeRuntime()
+    warmed = anyio.Event()
+
+    async def warm_up() -> None:
+        warmed.set()
+        raise OSError
+
+    mocker.patch.object(behind, "warm_up", warm_up)
+    load = mocker.Mock(return_value=behind)
+    runtime = LazyRuntime("late", "Late", behind.capabilities, behind.auth_methods, load)
+    with anyio.fail_after(5):
+        async with Agent(runtime) as agent, anyio.create_task_group() as tasks:
+            world = World(agent, behind, tasks)
+            assert load.call_count == 0
+            client = await world.connect(initialize=False)
+            answer = await client.request("initialize", {"protocolVersion": 2, "info": INFO, "capabilities": {}})
+            assert answer["info"]["name"] == "sayagain-late"
+            await warmed.wait()
+            await world.connect()
+            tasks.cancel_scope.cancel()
+    assert load.call_count == 1
+
+
+async def test_the_request_that_loads_it_may_be_cancelled() -> None:
+    behind = FakeRuntime()
+    with anyio.fail_after(5):
+        async with lazy(behind) as runtime:
+            with anyio.CancelScope() as scope:
+                await runtime.stored("none")
+                scope.cancel()
+                await anyio.lowlevel.checkpoint()
+            assert await runtime.stored("none") is False
+
+
+async def test_what_fails_to_load_is_told_and_tried_again(mocker: MockerFixture) -> None:
+    behind = FakeRuntime()
+    load = mocker.Mock(side_effect=[RuntimeFault("not now"), behind])
+    with anyio.fail_after(5):
+        async with LazyRuntime("late", "Late", behind.capabilities, behind.auth_methods, load) as runtime:
+            with pytest.raises(RuntimeFault, match="not now"):
+                await runtime.stored("none")
+            assert await runtime.stored("none") is False
+
+
+@pytest.mark.parametrize("adapter", ["sayagain_claude", "sayagain_codex"])
+def test_an_adapter_says_what_it_is_without_its_sessions(adapter: str) -> None:
+    program = (
+        f"import sys, {adapter}; runtime = {adapter}.create_runtime(); "
+        "print(runtime.name, runtime.title, len(runtime.auth_methods({})) >= 0); "
+        f"print(*sorted(name for name in sys.modules if name.startswith('{adapter}.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    assert f"{adapter}.about" in done.stdout
+    assert f"{adapter}.session" not in done.stdout
