@@ -30,6 +30,8 @@ from sayagain.client import (
     connect,
     with_retries,
 )
+from sayagain.protocol.v2.config_options import SetSessionConfigOptionRequest
+from sayagain.protocol.v2.validate import validate
 from sayagain.transports import Transport
 
 QUICK = Retries(attempts=3, first=0.001, longest=0.01)
@@ -358,6 +360,36 @@ class TestRequestsOfTheAgent:
         with anyio.fail_after(20), pytest.raises(ZeroDivisionError):
             async with connect(place.open):
                 raise ZeroDivisionError
+
+
+class TestOptions:
+    async def test_an_option_is_set(self) -> None:
+        place = Place()
+        with anyio.fail_after(20):
+            async with connect(place.open) as client:
+                session = await client.new_session("/")
+                (pace,) = await session.set_config_option("pace", "fast")
+        assert (pace["configId"], pace["currentValue"]) == ("pace", "fast")
+
+    @pytest.mark.parametrize(("value", "kind"), [("fast", "id"), (True, "boolean")])
+    async def test_its_kind_goes_with_the_value(self, value: str | bool, kind: str) -> None:
+        results = {"initialize": {"protocolVersion": 2}, "session/new": {"sessionId": "s"}}
+        agent = Scripted(lambda asked: [{"id": asked["id"], "result": results.get(asked["method"], {})}])
+        with anyio.fail_after(20):
+            async with connect(agent.open) as client:
+                assert await (await client.new_session("/")).set_config_option("o", value) == ()
+        expected = {"sessionId": "s", "configId": "o", "type": kind, "value": value}
+        assert agent.asked[-1]["params"] == expected
+        assert validate(SetSessionConfigOptionRequest, expected)
+
+
+async def test_a_session_without_an_id_is_none() -> None:
+    results = {"initialize": {"protocolVersion": 2}}
+    agent = Scripted(lambda asked: [{"id": asked["id"], "result": results.get(asked["method"], {})}])
+    with anyio.fail_after(20):
+        async with connect(agent.open) as client:
+            with pytest.raises(AgentGarbled, match="without an id"):
+                await client.new_session("/")
 
 
 async def test_an_agent_that_cannot_be_reached_yet_is_tried_again() -> None:

@@ -15,6 +15,7 @@ from sayagain import fault_points
 from sayagain.client.errors import (
     AgentFault,
     AgentFloods,
+    AgentGarbled,
     AgentGone,
     GaveUp,
     OutboxError,
@@ -99,7 +100,7 @@ class Client:
         When its answer is lost the request is not sent again (:class:`OutcomeUnknown`): an unused session may be left.
         """
         link, answer = await self._request("session/new", {**setup, "cwd": cwd})
-        session = Session(self, str(answer.get("sessionId")), cwd, setup)
+        session = Session(self, _made(answer), cwd, setup)
         # In the outbox first: without this row a lost first prompt could not be told from a deleted session.
         await self.outbox.opened(session.session_id, cwd)
         self._adopt(session, link, answer)
@@ -371,9 +372,9 @@ class Client:
                 return False
             try:
                 answer = await link.call("session/new", {**session.setup, "cwd": session.cwd})
-            except PeerError:
+                made = _made(answer)
+            except (PeerError, AgentGarbled):
                 return False
-            made = str(answer.get("sessionId"))
             await self.outbox.opened(made, session.cwd)
             fault_points.passing(Point.CLIENT_MOVING)
             try:
@@ -492,6 +493,14 @@ class Client:
         if handler is None:
             raise MethodNotFound(request.method)
         return handler(request.params)
+
+
+def _made(answer: Mapping[str, Any]) -> str:
+    """The id in an answer to ``session/new``."""
+    session_id: object = answer.get("sessionId")
+    if not isinstance(session_id, str) or not session_id:
+        raise AgentGarbled("the agent made a session without an id")
+    return session_id
 
 
 def _finish(tracker: ReplayTracker | None, earlier: Replay | None) -> Replay | None:

@@ -193,7 +193,9 @@ class Session:
 
     async def set_config_option(self, config_id: str, value: str | bool) -> Sequence[Mapping[str, Any]]:
         """Set an option; all options with their values now."""
-        answer = await self.request("session/set_config_option", {"configId": config_id, "value": value})
+        kind = "boolean" if isinstance(value, bool) else "id"
+        params = {"configId": config_id, "type": kind, "value": value}
+        answer = await self.request("session/set_config_option", params)
         options: Sequence[Mapping[str, Any]] = answer.get("configOptions") or ()
         return options
 
