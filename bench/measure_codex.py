@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from bench.app_server import replay_alone
 from bench.contestants import Contestant
 from bench.measure_history import replay_of
 from bench.metrics import MIB, MS, Measure, Metric, Readings
@@ -19,7 +20,10 @@ _FLAT = 8
 
 
 def _replay(turns: int, warm: bool, contestant: Contestant, _stored: Stored) -> Readings:
-    return replay_of(contestant, place(contestant, turns, warm=warm))
+    load, listing = replay_alone(contestant, place(contestant, turns, warm=warm))
+    readings = replay_of(contestant, place(contestant, turns, warm=warm))
+    alone = (load + listing) * MS
+    return {**readings, "alone": [alone], "load": [load * MS], "own": [readings["response"][0] - alone]}
 
 
 def _key(turns: int, contestant: Contestant, _stored: Stored) -> Readings:
@@ -50,7 +54,10 @@ def _replay_measure(turns: int, *, warm: bool, runs: int, quick_runs: int) -> Me
             Metric("last", "  to the last history update", "ms"),
             Metric("marker", "  to the marker", "ms"),
             Metric("gap", "  from the last history update to the marker", "ms", limit=50, worst=True),
-            Metric("response", "  to the response", "ms", ratio=0.6 if large else None),
+            Metric("response", "  to the response", "ms"),
+            Metric("alone", "  Codex alone: loading the thread, listing its items", "ms"),
+            Metric("load", "    of these, loading", "ms"),
+            Metric("own", "  what the adapter adds to that", "ms", ratio=0.6 if large else None),
             Metric("cpu", "  CPU time of the agent", "ms"),
             Metric("memory", "  memory added to the agent", "MiB", limit=_FLAT if large else None),
             Metric("updates", "  history updates", ""),
