@@ -24,6 +24,7 @@ from client.places import Place
 from sayagain.cli import _parser
 from sayagain.client import Outbox, connect, new_key
 from sayagain.client.a2a import EXTENSION, FrozenMessage
+from sayagain.runtime import Ask
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
@@ -41,7 +42,7 @@ def blocks() -> dict[str, str]:
 
 
 def test_all_of_them_are_run_here() -> None:
-    assert set(blocks()) == {"The client", "Prompts", "After a restart of the client", "A2A"}
+    assert set(blocks()) == {"The client", "Prompts", "What the agent asks", "After a restart of the client", "A2A"}
 
 
 async def run(heading: str, **names: Any) -> dict[str, Any]:
@@ -78,6 +79,22 @@ async def test_prompts() -> None:
             session = await client.new_session("/")
             names = await run("Prompts", session=session)
     assert place.store.ids(session.session_id) == [names["message_id"]]
+
+
+async def test_what_the_agent_asks() -> None:
+    place = Place()
+    with anyio.fail_after(20):
+        names = await run("What the agent asks", command=place.open)
+        options = {"on_permission": names["allow"], "handlers": names["asked"], "capabilities": names["can"]}
+        async with connect(place.open, **options) as client:
+            session = await client.new_session("/")
+            fake = place.fake(session)
+            fake.ask("permission")
+            form = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+            fake.emit(Ask("form", session.session_id, "elicitation/create", {"sessionId": session.session_id, **form}))
+            await fake.until(lambda: len(fake.answers) == 2)
+    assert fake.answers["permission"] == {"outcome": {"outcome": "selected", "optionId": "allow"}}
+    assert fake.answers["form"] == {"action": "accept", "content": {"colour": "red"}}
 
 
 async def test_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
