@@ -285,6 +285,24 @@ class TestResend:
                 assert place.store.ids(session.session_id) == list(resent.inserted.values())
                 assert len(resent.inserted) == 1
 
+    async def test_a_session_that_another_client_moved_is_found_and_told(self, outbox_path: Path) -> None:
+        place = Place()
+        with anyio.fail_after(20):
+            async with with_retries(place.open, QUICK, outbox=outbox_path) as client:
+                other = await client.new_session("/")
+                await other.prompt("there")
+            async with Outbox(outbox_path) as outbox:
+                await outbox.opened("lost", "/")
+                assert await outbox.move("lost", other.session_id) == other.session_id
+            async with with_retries(place.open, QUICK, outbox=outbox_path) as client:
+                session, replay = await client.resume("lost", "/", replay=True)
+                told = session.pending_events()
+        assert session.session_id == other.session_id
+        assert replay is not None
+        assert replay.session_id == other.session_id
+        assert [event for event in told if isinstance(event, Moved)] == [Moved("lost", other.session_id, [])]
+        assert kinds(list(told)).count("replay_complete") == 1
+
 
 def _manual(runtime: FakeRuntime) -> None:
     runtime.manual = True

@@ -252,7 +252,9 @@ class Client:
         while True:
             if not session.known:
                 # Nobody has read it yet: what a failed attempt brought would be told twice.
-                session.pending_events()
+                for event in session.pending_events():
+                    if not isinstance(event, Update):
+                        self._deliver(session, event)
             tracker = session.tracker = ReplayTracker(session.session_id) if replay else None
             try:
                 link = await self.linked()
@@ -289,7 +291,7 @@ class Client:
                     raise ResumeFailed(session.session_id, error, part) from error
                 if session.attached is link:
                     return None if tracker is None else empty_replay(session.session_id)
-                looks = 0
+                looks, part = 0, None
             else:
                 self._activate(session, link, answer)
                 return None if tracker is None else tracker.finish(succeeded=True)
