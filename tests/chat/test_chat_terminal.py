@@ -157,6 +157,12 @@ def test_ctrl_c_cancels_what_is_asked_and_not_the_work(terminal: Terminal, promp
     assert terminal.end() == 0
 
 
+def test_the_chat_ends_in_the_middle_of_a_form(terminal: Terminal) -> None:
+    terminal.type("form\n")
+    terminal.expect("to decline)")
+    assert terminal.end() == 0
+
+
 def test_a_question_that_is_taken_back(terminal: Terminal) -> None:
     terminal.type("withdraw\n")
     terminal.expect("Who are you?")
