@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 from bench.client import Client
+from sayagain.testing.codex_config import stand_in_config
 
 __all__ = [
     "PEER_VARIABLE",
@@ -153,7 +154,7 @@ def _contestant(
     if runtime.name == "claude":
         env |= _claude_env(folder, url)
     else:
-        (folder / "config" / "config.toml").write_text(_CODEX_CONFIG.format(url=url), encoding="utf-8")
+        (folder / "config" / "config.toml").write_text(stand_in_config(url), encoding="utf-8")
         env["CODEX_HOME"] = str(folder / "config")
     return Contestant(name, version, command, folder, env, executable)
 
@@ -168,19 +169,3 @@ def _claude_env(folder: Path, url: str) -> dict[str, str]:
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_KEY": "dummy",
     }
-
-
-_CODEX_CONFIG = """\
-model = "stand-in"
-model_provider = "stand-in"
-
-[model_providers.stand-in]
-name = "stand-in"
-base_url = "{url}/v1"
-wire_api = "responses"
-request_max_retries = 0
-stream_max_retries = 0
-
-[analytics]
-enabled = false
-"""

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import pytest
 
+from sayagain.testing.codex_config import stand_in_config
 from sayagain.testing.responses_api import ResponsesService
 from support_process import AgentProcess, start_agent
 
@@ -33,21 +34,6 @@ __all__ = [
 ]
 
 REPOSITORY = Path(__file__).parent.parent
-
-CONFIG = """\
-model = "stand-in"
-model_provider = "stand-in"
-{more}
-[model_providers.stand-in]
-name = "stand-in"
-base_url = "{url}/v1"
-wire_api = "responses"
-requires_openai_auth = {auth}
-request_max_retries = 0
-stream_max_retries = 0
-[analytics]
-enabled = false
-"""
 
 
 @contextmanager
@@ -68,7 +54,7 @@ def codex_environment(
     for name in ("home", "codex", "project", "other"):
         (folder / name).mkdir(exist_ok=True)
     url = service.url if service is not None else "http://127.0.0.1:9"
-    config = CONFIG.format(url=url, auth=str(auth).lower(), more=more)
+    config = stand_in_config(url, auth=auth, more=more)
     (folder / "codex" / "config.toml").write_text(config, encoding="utf-8")
     env = {
         "PATH": os.environ["PATH"],

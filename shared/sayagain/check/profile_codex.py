@@ -10,6 +10,7 @@ from typing import Final
 
 from sayagain.check.model import Feature
 from sayagain.check.profiles import STREAMED, Profile, ServiceProfile, asked_for, reported
+from sayagain.testing.codex_config import stand_in_config
 from sayagain.testing.responses_api import serve_responses
 from sayagain.testing.responses_request import Asked
 from sayagain.testing.responses_script import Hold, Reply, Text, exec_command, spawn_agent
@@ -18,22 +19,7 @@ __all__ = ["codex_profile"]
 
 _PRIVATE: Final = ("OPENAI_", "CODEX_")
 
-_CONFIG: Final = """\
-model = "stand-in"
-model_provider = "stand-in"
-approval_policy = "on-request"
-sandbox_mode = "read-only"
-
-[model_providers.stand-in]
-name = "stand-in"
-base_url = "{url}/v1"
-wire_api = "responses"
-request_max_retries = 0
-stream_max_retries = 0
-
-[analytics]
-enabled = false
-"""
+_ASKING: Final = 'approval_policy = "on-request"\nsandbox_mode = "read-only"\n'
 
 
 @asynccontextmanager
@@ -43,7 +29,7 @@ async def codex_profile(folder: Path) -> AsyncGenerator[Profile]:
     for path in (cwd, folder / "home", folder / "codex"):
         path.mkdir()
     async with serve_responses(_reply) as service:
-        (folder / "codex" / "config.toml").write_text(_CONFIG.format(url=service.url), encoding="utf-8")
+        (folder / "codex" / "config.toml").write_text(stand_in_config(service.url, more=_ASKING), encoding="utf-8")
         env = {
             name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE) or name == "CODEX_PATH"
         }

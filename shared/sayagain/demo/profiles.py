@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
+from sayagain.testing.codex_config import stand_in_config
 from sayagain.testing.stand_in import StandIn
 
 __all__ = ["PROFILES", "DemoProfile"]
@@ -84,19 +85,6 @@ def _claude_rows(folder: Path, session_id: str) -> list[Row]:
 
 # Codex.
 
-_CODEX_CONFIG: Final = """\
-model = "stand-in"
-model_provider = "stand-in"
-
-[model_providers.stand-in]
-name = "stand-in"
-base_url = "{url}/v1"
-wire_api = "responses"
-
-[analytics]
-enabled = false
-"""
-
 
 def _serve_codex(prompt: str, reply: str) -> AbstractAsyncContextManager[StandIn[Any]]:
     from sayagain.testing.responses_api import serve_responses
@@ -108,7 +96,7 @@ def _serve_codex(prompt: str, reply: str) -> AbstractAsyncContextManager[StandIn
 def _codex_environment(folder: Path, url: str) -> dict[str, str]:
     for path in (folder / "home", folder / "codex"):
         path.mkdir()
-    (folder / "codex" / "config.toml").write_text(_CODEX_CONFIG.format(url=url), encoding="utf-8")
+    (folder / "codex" / "config.toml").write_text(stand_in_config(url), encoding="utf-8")
     env = _user_environment("OPENAI_", "CODEX_")
     if (chosen := os.environ.get("CODEX_PATH")) is not None:
         env["CODEX_PATH"] = chosen

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 import anyio
 from anyio.abc import Process
 
+from sayagain.testing.codex_config import stand_in_config
 from sayagain.testing.recorded_process import Message, RecordedProcess, RecordingPlace, executable_in
 
 __all__ = [
@@ -87,11 +88,7 @@ class CodexPlace(RecordingPlace):
         """Make the folders, and a configuration that knows no provider but the stand-in at ``url``."""
         for folder in (self.project, self.config):
             folder.mkdir(parents=True, exist_ok=True)
-        text = (
-            f'model = "{model}"\nmodel_provider = "stand-in"\n{lines}\n[model_providers.stand-in]\nname = "Stand-in"\n'
-            f'base_url = "{url}/v1"\nwire_api = "responses"\nrequires_openai_auth = false\n'
-            "request_max_retries = 1\nstream_max_retries = 1\n"
-        )
+        text = stand_in_config(url, model=model, more=lines, retries=1)
         (self.config / "config.toml").write_text(text, encoding="utf-8")
 
 
