@@ -50,12 +50,11 @@ def message_ids(path: Path, *, end: int | None = None) -> set[str]:
 
 
 def _add_named(data: bytes, named: set[bytes]) -> None:
-    # One plain search and a match at each hit, which is faster than the same pattern searched for.
-    position = data.find(PARENT)
-    while position >= 0:
-        if name := NAMED.match(data, position):
+    # A look at the version's place in what stands behind each name is faster than any search for the pattern. Written
+    # with white space, and without a parent, it stands elsewhere.
+    for value in data.split(PARENT)[1:]:
+        if (value[16:17] == b"5" or not value.startswith(b':"')) and (name := NAMED.match(value)):
             named.add(name[1])
-        position = data.find(PARENT, position + len(PARENT))
 
 
 def _lost(path: Path, end: int | None) -> list[str]:

@@ -23,8 +23,8 @@ _DERIVED: Final = re.compile(_ID)
 
 PARENT: Final = b'"parentUuid"'
 
-NAMED: Final = re.compile(rb'"parentUuid"[ \t\r\n]*:[ \t\r\n]*"(' + _ID.encode() + rb')"')
-"""Every id that a row may name as its parent, in the bytes; some may stand elsewhere."""
+NAMED: Final = re.compile(rb'[ \t\r\n]*:[ \t\r\n]*"(' + _ID.encode() + rb')"')
+"""Behind :data:`PARENT`: every id that a row may name as its parent, in the bytes; some may stand elsewhere."""
 
 
 def is_derived(message_id: str) -> bool:
