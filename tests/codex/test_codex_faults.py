@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from contextlib import suppress
+from pathlib import Path
 
 import anyio
 import pytest
@@ -232,3 +233,24 @@ async def test_closing_a_session_frees_it_and_ends_its_work(
         with anyio.fail_after(10):
             await second.wire.prompt(session_id, "Go on", key="2")
         assert await second.close() == 0
+
+
+async def test_a_configuration_that_codex_cannot_read_is_named_when_it_asks_for_a_login(
+    env: dict[str, str], cwd: str
+) -> None:
+    config = Path(env["CODEX_HOME"]) / "config.toml"
+    config.write_text(config.read_text(encoding="utf-8").replace('"responses"', '"chat"'), encoding="utf-8")
+    async with agent_process(env) as agent:
+        await agent.wire.initialize()
+        with pytest.raises(WireError, match=r"Invalid configuration.*wire_api") as caught:
+            await agent.wire.new(cwd)
+        assert caught.value.code == -32000
+        assert await agent.close() == 0
+
+
+async def test_an_early_end_is_told_in_codex_s_own_words(env: dict[str, str], cwd: str) -> None:
+    async with agent_process({**env, "CODEX_HOME": "/nowhere"}) as agent:
+        await agent.wire.initialize()
+        with pytest.raises(WireError, match=r'Error: CODEX_HOME points to "/nowhere", but that path does not exist'):
+            await agent.wire.new(cwd)
+        assert await agent.close() == 0

@@ -176,9 +176,11 @@ class AppServer:
 
     @property
     def complaint(self) -> str:
-        """The last line that it wrote on standard error: Codex's own reason for an early end."""
-        lines = self._process.stderr_tail.strip().splitlines()
-        return lines[-1] if lines else ""
+        """Codex's own reason for an early end, from standard error: its error, which a backtrace may follow (measured),
+        or else its last line."""
+        before, _, _ = self._process.stderr_tail.partition("\nStack backtrace:")
+        lines = before.strip().splitlines()
+        return next((line for line in reversed(lines) if line.startswith("Error: ")), lines[-1] if lines else "")
 
     async def _answer(self, message: Params) -> None:
         try:

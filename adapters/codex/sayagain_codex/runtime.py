@@ -16,7 +16,7 @@ import anyio.abc
 import anyio.to_thread
 
 from sayagain import fault_points
-from sayagain.errors import HistoryUnreadable, InvalidParams, RuntimeFault, SessionInUse, SessionNotFound
+from sayagain.errors import AuthRequired, HistoryUnreadable, InvalidParams, RuntimeFault, SessionInUse, SessionNotFound
 from sayagain.fault_points import Point
 from sayagain.runtime import HistoryEntry, SessionPage, SessionSetup
 from sayagain_codex import auth
@@ -163,16 +163,27 @@ class CodexRuntime:
 
     # Sessions.
 
+    async def _signed_in(self) -> AppServer:
+        try:
+            return await self._account.require(await self._servers.get())
+        except AuthRequired as error:
+            # A configuration that it cannot read Codex replaces by its defaults (measured): then the user's provider,
+            # which may need no account, is not in use.
+            for _, params in self._unheard:
+                if params.get("path"):
+                    raise AuthRequired(f"{error}. {params.get('summary')} {params.get('details')}") from None
+            raise
+
     async def new(self, setup: SessionSetup) -> CodexSession:
         """A new thread; it is on disk from its first prompt on (measured)."""
-        server = await self._account.require(await self._servers.get())
+        server = await self._signed_in()
         return await self._made(server, "thread/start", {}, setup)
 
     async def fork(self, session_id: str, setup: SessionSetup) -> CodexSession:
         """A copy of all that is stored, on disk at once."""
         if not is_thread_id(session_id):
             raise SessionNotFound(session_id)
-        server = await self._account.require(await self._servers.get())
+        server = await self._signed_in()
         try:
             return await self._made(server, "thread/fork", {"threadId": session_id, "excludeTurns": True}, setup)
         except AppServerError as error:
