@@ -70,8 +70,8 @@ class CodexDriver:
 
     def _process(self, session: RuntimeSession) -> psutil.Process:
         assert isinstance(session, CodexSession)
-        assert session.app_server is not None
-        return psutil.Process(session.app_server.runtime_pid)
+        assert session._host.server is not None
+        return psutil.Process(session._host.server.runtime_pid)
 
 
 @pytest.fixture

@@ -1,0 +1,193 @@
+"""The thread of one session in the app-server, and the right to have it loaded.
+
+Who may store is settled twice: our lease keeps other adapters away, Codex's own writer lock every other process, so
+that an app-server which outlived its adapter for a moment is waited for before anything is looked up. (The lease is
+this process's alone: one app-server serves many sessions and was started before their leases were taken.)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import anyio
+
+from sayagain.errors import RuntimeDied, RuntimeFault, SessionInUse
+from sayagain.processes import lease as leases
+from sayagain.processes.lease import Lease
+from sayagain.runtime import OWNER_PATIENCE, SessionSetup
+from sayagain_codex.app_server import AppServer, AppServerError
+from sayagain_codex.command import home, thread_params
+from sayagain_codex.patience import Patience
+from sayagain_codex.server import Servers, Thread
+from sayagain_codex.threads import is_written_elsewhere, thread_fault
+
+__all__ = ["RETRY", "Host"]
+
+logger = logging.getLogger(__name__)
+
+RETRY: Final = 0.05
+"""Seconds between two tries at what Codex refuses for a moment."""
+
+Params = Mapping[str, Any]
+
+
+class Host:
+    """Holds the lease, and the app-server that has the thread loaded.
+
+    ``owner`` gets what the thread says; ``loaded`` takes the answer to what loaded it, before the thread says anything.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        setup: SessionSetup,
+        *,
+        owner: Thread,
+        loaded: Callable[[AppServer, Params], None],
+        servers: Servers,
+        env: Mapping[str, str],
+        patience: Patience,
+    ) -> None:
+        self._session_id = session_id
+        self._setup = setup
+        self._owner = owner
+        self._loaded = loaded
+        self._servers = servers
+        self._env = env
+        self._patience = patience
+        self._lease: Lease | None = None
+        self._ownership = anyio.Lock()
+        self._unloaded = anyio.Event()
+        self._closed = False
+        self.server: AppServer | None = None
+        """The process that has the thread loaded."""
+        self.thread: Params = {}
+        """The thread as Codex last described it whole."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing will be loaded any more."""
+        return self._closed
+
+    @property
+    def legacy(self) -> bool:
+        """Whether the thread's history is of the older kind, which has no items of its own."""
+        return self.thread.get("historyMode") == "legacy"
+
+    async def own(self, patience: float = OWNER_PATIENCE) -> None:
+        """Take the lease, and have the thread loaded.
+
+        Raises :class:`~sayagain.errors.SessionInUse` after ``patience`` seconds, and what loading raises.
+        """
+        async with self._ownership:
+            self._check_open()
+            taken = self._lease is None
+            if self._lease is None:
+                self._lease = await leases.acquire(home(self._env), self._session_id, patience=patience)
+            try:
+                await self._load(patience)
+            except BaseException:
+                if taken:
+                    self._lease.release()
+                    self._lease = None
+                raise
+
+    async def reload(self) -> AppServer:
+        """The app-server that has the thread loaded, after the one that had it is gone."""
+        async with self._ownership:
+            self._check_open()
+            return await self._load(OWNER_PATIENCE)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeDied("The session was closed")
+
+    async def _load(self, patience: float) -> AppServer:
+        server = await self._servers.get()
+        if self.server is server:
+            return server
+        params = {"threadId": self._session_id, "excludeTurns": True, **thread_params(self._setup)}
+        deadline = anyio.current_time() + patience
+        while True:
+            try:
+                await server.request(
+                    "thread/resume",
+                    params,
+                    patience=self._patience.long,
+                    on_answer=lambda result: self.adopt(server, result),
+                )
+            except AppServerError as error:
+                if not is_written_elsewhere(error) or anyio.current_time() >= deadline:
+                    raise thread_fault(error, self._session_id) from error
+                await anyio.sleep(RETRY)
+            else:
+                return server
+
+    def adopt(self, server: AppServer, result: Params) -> None:
+        """The answer to what loaded the thread; called by the reader, so that nothing is missed."""
+        self.thread = result["thread"]
+        self.server = server
+        self._unloaded = anyio.Event()
+        self._servers.route(self._session_id, self._owner)
+        self._loaded(server, result)
+
+    async def reader(self) -> AppServer:
+        """An app-server to read the history from: up to date as long as nobody else owns the session."""
+        if self._lease is not None:
+            with suppress(SessionInUse):
+                await self.own()
+        return await self._servers.get()
+
+    async def look(self) -> None:
+        """Somebody else has the thread: what can be told of it without loading it."""
+        server = await self._servers.get()
+        try:
+            answer = await server.request("thread/read", {"threadId": self._session_id})
+        except AppServerError as error:
+            raise thread_fault(error, self._session_id) from error
+        self.thread = answer["thread"]
+
+    def claim(self, thread_id: str) -> None:
+        """A child's thread is the session's too: what waits of it is delivered now."""
+        self._servers.route(thread_id, self._owner)
+
+    def gone(self) -> None:
+        """The process is gone, or has closed the thread."""
+        self.server = None
+        self._unloaded.set()
+
+    def unloaded(self) -> None:
+        """Codex says that the thread is closed, as it was asked to."""
+        self._unloaded.set()
+
+    def closing(self) -> None:
+        """From here on nothing is loaded."""
+        self._closed = True
+
+    async def release(self) -> None:
+        """The thread is unloaded, its messages are nobody's, the lease is free."""
+        async with self._ownership:
+            await self._unload()
+            self._servers.unroute(self._owner)
+            if self._lease is not None:
+                self._lease.release()
+                self._lease = None
+
+    async def _unload(self) -> None:
+        """Codex unloads a thread that nobody listens to, ends its background terminals and frees its writer lock."""
+        server, self.server = self.server, None
+        if server is None:
+            return
+        try:
+            for thread_id in reversed(self._servers.threads_of(self._owner)):
+                with suppress(AppServerError):
+                    # One that hangs must not keep an adapter whose client has left.
+                    await server.request("thread/unsubscribe", {"threadId": thread_id}, patience=self._patience.finish)
+        except RuntimeFault as error:
+            logger.debug("a thread was not unloaded: %s", error)
+            return
+        with anyio.move_on_after(self._patience.finish):
+            await self._unloaded.wait()

@@ -1,0 +1,250 @@
+"""The message that is under way: how it gets to Codex, and how it becomes known whether it is stored.
+
+It is written as soon as Codex takes it, and then followed until it is proved, refused, or looked up where it would be
+stored. The rules of a turn are in :mod:`sayagain_codex.turns`; this asks Codex, and waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from sayagain import fault_points
+from sayagain.errors import (
+    HistoryUnreadable,
+    PromptRefused,
+    RuntimeDied,
+    RuntimeFault,
+    SayagainError,
+    SessionNotFound,
+)
+from sayagain.fault_points import Point
+from sayagain.runtime import RuntimeEvent
+from sayagain_codex.account import Account
+from sayagain_codex.app_server import AppServer, AppServerError
+from sayagain_codex.commands import Command
+from sayagain_codex.host import RETRY, Host
+from sayagain_codex.outbox import Outbox
+from sayagain_codex.patience import Patience
+from sayagain_codex.stopping import Stopping
+from sayagain_codex.threads import last_items_have, revert_ghost, thread_fault
+from sayagain_codex.titles import Titles
+from sayagain_codex.turns import Lost, Turns
+from sayagain_codex.word import Word
+
+__all__ = ["Submission"]
+
+logger = logging.getLogger(__name__)
+
+Params = Mapping[str, Any]
+
+
+class Submission:
+    """One message at a time, as the seam has it."""
+
+    def __init__(
+        self,
+        session_id: str,
+        *,
+        host: Host,
+        account: Account,
+        turns: Turns,
+        stopping: Stopping,
+        outbox: Outbox,
+        titles: Titles,
+        patience: Patience,
+        tasks: anyio.abc.TaskGroup,
+        word: Word,
+    ) -> None:
+        self._session_id = session_id
+        self._host = host
+        self._account = account
+        self._turns = turns
+        self._stopping = stopping
+        self._outbox = outbox
+        self._titles = titles
+        self._patience = patience
+        self._tasks = tasks
+        self._word = word
+        # The submitted message while it is not written; ``None`` again when it is, or is taken back before that.
+        self._unwritten: str | None = None
+        self._given: Sequence[Params] = ()
+        self._live_only: set[str] = set()
+
+    @property
+    def live_only(self) -> frozenset[str]:
+        """Messages that are stored nowhere: local commands (KEY-9)."""
+        return frozenset(self._live_only)
+
+    # To Codex.
+
+    async def submit(self, message_id: str, command: Command | None, parts: Sequence[Params]) -> bool:
+        """Have everything that it needs ready, then write it; false when it was taken back before that.
+
+        Returns before it is written. Raises what makes it impossible to write it.
+        """
+        self._unwritten = message_id
+        try:
+            server = await self._ready(message_id)
+            while self._host.server is not server and self._unwritten == message_id:
+                server = await self._ready(message_id)
+        except BaseException:
+            self._unwritten = None
+            raise
+        if self._unwritten != message_id:
+            return False
+        self._turns.submit(message_id)
+        self._tasks.start_soon(self._give, server, message_id, command, parts)
+        self._tasks.start_soon(self._watch, server, message_id)
+        return True
+
+    async def _ready(self, message_id: str) -> AppServer:
+        """Everything that has to be so before the message is written."""
+        await self._host.own()
+        while (server := self._host.server) is None or await self._account.require(server) is not server:
+            await self._host.own()
+        while self._turns.active and self._host.server is server and self._unwritten == message_id:
+            # Codex began to work by itself: the message would become a steer.
+            await self._word.wait()
+        if not self._turns.suspect or self._host.server is not server or self._unwritten != message_id:
+            return server
+        try:
+            if not self._host.legacy and await revert_ghost(server, self._session_id):
+                logger.info("the ghost of a prompt was reverted")
+        except AppServerError as error:
+            raise thread_fault(error, self._session_id) from error
+        self._turns.suspect = False
+        return server
+
+    async def _give(self, server: AppServer, message_id: str, command: Command | None, parts: Sequence[Params]) -> None:
+        """Write the submitted message, as soon as Codex takes it."""
+        while self._unwritten == message_id and self._turns.submitted == message_id:
+            self._unwritten = None
+            try:
+                if command is None:
+                    self._given = parts
+                    params = {"threadId": self._session_id, "clientUserMessageId": message_id, "input": parts}
+                    fault_points.passing(Point.CODEX_WRITING)
+                    await server.request("turn/start", params, on_answer=self._taken)
+                    self._titles.prompted(parts)
+                else:
+                    params = {"threadId": self._session_id, **command.params}
+                    await server.request(command.method, params, on_answer=lambda _: self._done(message_id, command))
+            except AppServerError as error:
+                if self._turns.submitted != message_id:
+                    return
+                if "ActiveTurnNotSteerable" not in error.message:
+                    self._outbox.emit_all(self._turns.refused(PromptRefused(error.message)))
+                    return
+                # A compaction or a review runs. Nothing was written, so the message can be taken back.
+                self._unwritten = message_id
+                with anyio.move_on_after(RETRY):
+                    await self._word.wait()
+            except RuntimeFault as error:
+                # The process is gone, and whatever follows that says what became of the message.
+                logger.debug("a prompt was not answered: %s", error)
+
+    def _taken(self, result: Params) -> None:
+        self._turns.taken(result)
+        fault_points.passing(Point.CODEX_TAKEN)
+
+    def _done(self, message_id: str, command: Command) -> None:
+        """A local command was accepted; called by the reader, before anything of its turn."""
+        self._live_only.add(message_id)
+        self._outbox.emit_all(self._turns.local(works=command.works))
+
+    async def _watch(self, server: AppServer, message_id: str) -> None:
+        """A submitted prompt is never left unanswered: an app-server that says nothing and answers nothing is ended."""
+        while self._turns.submitted == message_id and self._host.server is server:
+            with anyio.move_on_after(self._patience.answer):
+                await self._word.wait()
+                continue
+            try:
+                await server.request("thread/loaded/list", {})
+            except RuntimeFault as error:
+                logger.debug("asked whether it lives: %s", error)
+
+    def withdraw(self, message_id: str) -> bool:
+        """Take it back before it is written. What Codex has been given it stores within milliseconds."""
+        if self._unwritten != message_id:
+            return False
+        self._unwritten = None
+        self._turns.take_back(message_id)
+        self._word.wake()
+        return True
+
+    # What became of it.
+
+    def tell(self, events: Iterable[RuntimeEvent | Lost]) -> None:
+        """Report what turns say; a message that vanished is given again."""
+        for event in events:
+            if isinstance(event, Lost) and self._host.server is not None:
+                self._unwritten = event.message_id
+                self._tasks.start_soon(self._give, self._host.server, event.message_id, None, self._given)
+            elif not isinstance(event, Lost):
+                self._outbox.emit(event)
+
+    def item_completed(self) -> None:
+        """The item that bears the message's id is complete; in a legacy thread the projection alone is proof."""
+        if self._host.legacy:
+            self._turns.confirming()
+            self._tasks.start_soon(self._confirm, str(self._turns.submitted))
+        else:
+            self._proved()
+
+    def _proved(self) -> None:
+        self._outbox.emit_all(self._turns.stored())
+        self._word.wake()
+        if self._turns.cancelling:
+            self._tasks.start_soon(self._stopping.at_once)
+
+    async def _confirm(self, message_id: str) -> None:
+        server = self._host.server
+        if server is None:
+            return  # what follows the end of its process looks again
+        try:
+            found = await last_items_have(server, self._session_id, message_id)
+        except RuntimeFault as error:
+            if self._host.server is server and self._turns.submitted == message_id:
+                # The core reads the history again before it takes a retry.
+                fault = HistoryUnreadable(f"Nobody can tell whether the message was stored: {error}")
+                self._outbox.emit_all(self._turns.refused(fault))
+                self._word.wake()
+            return
+        if self._turns.submitted != message_id:
+            return
+        if found:
+            self._proved()
+        else:
+            self.tell(self._turns.unconfirmed())
+            self._word.wake()
+
+    def died(self, detail: str) -> None:
+        """The process is gone. What became of the message is found out at once."""
+        if self._turns.submitted is None:
+            self._outbox.emit_all(self._turns.died(RuntimeDied(detail)))
+        else:
+            self._tasks.start_soon(self._settle, self._turns.submitted, detail)
+
+    async def _settle(self, message_id: str, detail: str) -> None:
+        """After a death: load the thread again, which alone tells what was stored (measured), and look."""
+        found = False
+        fault: SayagainError = RuntimeDied(f"{detail} before the message was stored")
+        try:
+            server = await self._host.reload()
+            found = await last_items_have(server, self._session_id, message_id)
+        except SessionNotFound:
+            pass
+        except SayagainError as error:
+            # The core reads the history again before it takes a retry.
+            fault = HistoryUnreadable(f"{detail}, and nobody can tell whether the message was stored: {error}")
+        if self._turns.submitted == message_id and found:
+            self._outbox.emit(*self._turns.began(), *self._turns.stored())
+        elif self._turns.submitted == message_id:
+            self._outbox.emit_all(self._turns.refused(fault))
+        self._outbox.emit_all(self._turns.died(RuntimeDied(detail)))
+        self._word.wake()
