@@ -77,8 +77,8 @@ def _line(item: RuntimeEvent | HistoryEntry) -> str:
             fields |= {"session": session_id, "ids": message_ids, "update": update}
         case Foreground(session_id, state, stop_reason):
             fields |= {"session": session_id, "state": state, "stopReason": stop_reason}
-        case Unreadable(session_id, count, what):
-            fields |= {"session": session_id, "count": count, "what": what}
+        case Unreadable(what):
+            fields |= {"what": what}
         case _:
             fields |= {"session": getattr(item, "session_id", None), "update": getattr(item, "update", None)}
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n"
@@ -129,10 +129,12 @@ def children_replayed(entries: Iterable[HistoryEntry], root: str) -> set[str]:
             assert entry.child_id not in known
             known.add(entry.child_id)
             continue
+        if isinstance(entry, Unreadable):
+            continue
         assert entry.session_id in known - ended
         if isinstance(entry, HistoryEnds):
             ended.add(entry.session_id)
-        elif not isinstance(entry, Unreadable):
+        else:
             assert _references(entry.update or {}) <= known
     assert ended == known - {root}
     return ended

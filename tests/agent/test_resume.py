@@ -316,7 +316,7 @@ async def test_a_stored_message_whose_chunks_are_late_is_told_once(world: World,
 @rule("RPL-7")
 async def test_a_known_gap_is_a_notice_after_the_marker(world: World, client: Client) -> None:
     session_id = await world.stored(client, "one")
-    world.runtime.gap(session_id, 3, "3 damaged lines")
+    world.runtime.gap(session_id, "3 damaged lines")
     other = await world.connect()
     await other.resume(session_id, replay=True)
     notice = other.updates(session_id, "notice")

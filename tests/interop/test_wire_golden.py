@@ -103,7 +103,7 @@ async def restart(play: Play) -> None:
     child_id = fake.spawn("helper")
     fake.say("It is done.")
     fake.end_child(child_id)
-    play.world.runtime.gap(session_id, 1, "1 damaged line")
+    play.world.runtime.gap(session_id, "1 damaged line")
     fake.finish()
     await settle()
     await play.ask("session/close", sessionId=session_id)

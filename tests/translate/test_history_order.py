@@ -161,7 +161,7 @@ def test_what_the_harness_stored_as_a_user_is_not_shown(tmp_path: Path) -> None:
 def test_damaged_rows_are_counted_once_at_the_end(tmp_path: Path) -> None:
     entries = read(store(tmp_path, [b'{"type":"us', prompt("Hi", "u1"), b"\0\0\0"]))
     assert isinstance(entries[0], UserTurn)
-    assert entries[1:] == [Unreadable(SESSION, 2, "2 damaged entries")]
+    assert entries[1:] == [Unreadable("2 damaged entries")]
 
 
 def agent(call_id: str, words: str = "go") -> dict[str, object]:

@@ -132,11 +132,11 @@ class _Session:
         self._depth += 1
         try:
             if child is None or not child.files.transcript.exists():
-                yield Unreadable(session_id, 1, "a subagent's history is missing")
+                yield Unreadable("a subagent's history is missing")
             else:
                 yield from self._transcript(child.files.transcript, session_id, agent_id)
         except HistoryUnreadable:
-            yield Unreadable(session_id, 1, "a subagent's history cannot be read")
+            yield Unreadable("a subagent's history cannot be read")
         finally:
             self._depth -= 1
         yield HistoryEnds(session_id)
@@ -170,4 +170,4 @@ class _Session:
             yield from self.entries(child, session_id, None)
         yield from translator.unfinished(live=self._live)
         if damaged:
-            yield Unreadable(session_id, damaged, "1 damaged entry" if damaged == 1 else f"{damaged} damaged entries")
+            yield Unreadable.entries(damaged)

@@ -121,8 +121,7 @@ class _Session:
                 async for batch in batches:
                     yield batch
         if reader.damaged:
-            what = "1 damaged entry" if reader.damaged == 1 else f"{reader.damaged} damaged entries"
-            yield [Unreadable(source.session_id, reader.damaged, what)]
+            yield [Unreadable.entries(reader.damaged)]
 
     def _child_id(self, named: subagents.Named | None, thread_id: str) -> str | None:
         """The session of a subagent's thread; ``None`` for one that was not and will not be announced here."""
@@ -154,7 +153,7 @@ class _Session:
                 async for batch in batches:
                     yield batch
         except HistoryUnreadable:
-            yield [Unreadable(child_id, 1, "a subagent's history cannot be read")]
+            yield [Unreadable("a subagent's history cannot be read")]
         finally:
             self._depth -= 1
         yield [HistoryEnds(child_id)]

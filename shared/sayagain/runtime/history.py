@@ -54,14 +54,17 @@ class HistoryEnds:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A known gap: ``count`` entries of the session could not be read, or all of a child's (RPL-7).
+    """A known gap: entries of a session could not be read, or all of a child's (RPL-7).
 
-    ``what`` is a short phrase for the user, such as ``"3 damaged lines"``.
+    ``what`` is a short phrase for the user, such as ``"3 damaged entries"``.
     """
 
-    session_id: str
-    count: int
     what: str
+
+    @classmethod
+    def entries(cls, count: int) -> Unreadable:
+        """So many entries."""
+        return cls("1 damaged entry" if count == 1 else f"{count} damaged entries")
 
 
 HistoryEntry: TypeAlias = UserTurn | HistoryUpdate | ChildStarts | HistoryEnds | Unreadable

@@ -448,9 +448,9 @@ class FakeRuntime:
             raise self.store.read_error
         return set(self.store.ids(session_id))
 
-    def gap(self, session_id: str, count: int, what: str) -> None:
+    def gap(self, session_id: str, what: str) -> None:
         """Store a gap."""
-        self.store.sessions[session_id].append(Unreadable(session_id, count, what))
+        self.store.sessions[session_id].append(Unreadable(what))
 
     def _session(self, session_id: str, setup: SessionSetup) -> FakeSession:
         session = self.sessions[session_id] = FakeSession(self, session_id, setup)

@@ -14,9 +14,11 @@ from sayagain.runtime import (
     ChildStarts,
     Foreground,
     HistoryEnds,
+    HistoryUpdate,
     Inserted,
     Rejected,
     Update,
+    UserTurn,
 )
 from sayagain.testing.contract.harness import (
     PATIENCE,
@@ -194,7 +196,8 @@ async def a_child_is_announced_first(driver: Driver) -> None:
         ends = [entry.session_id for entry in entries if isinstance(entry, HistoryEnds)]
         require(starts == ends == [child_id], f"one start and one end, under the live id {child_id}: {starts}, {ends}")
         # A start's own session is its parent's, so the rest is what bears the child's id.
-        own = [i for i, e in enumerate(entries) if not isinstance(e, ChildStarts) and e.session_id == child_id]
+        kinds = (UserTurn, HistoryUpdate, HistoryEnds)
+        own = [i for i, e in enumerate(entries) if isinstance(e, kinds) and e.session_id == child_id]
         first = next(index for index, entry in enumerate(entries) if isinstance(entry, ChildStarts))
         require(first < own[0], "the announcement comes first in the history")
         require(isinstance(entries[own[-1]], HistoryEnds), "nothing of a child comes after its end")
