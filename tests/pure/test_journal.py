@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sayagain.agent.journal import APPENDING, ENTITIES, SETTLED, Journal, entity_of
+from sayagain.agent.journal import APPENDING, ENTITIES, OUTPUT, SETTLED, Journal, entity_of
 
 
 def text(content: str) -> dict[str, Any]:
@@ -113,6 +114,41 @@ def test_what_settles_leaves_and_what_works_stays() -> None:
     journal.settle()
     left = {name for _, name in journal.entities()}
     assert left == {"pending", "in_progress", "running", "requires_action"}
+
+
+def output(terminal_id: str, data: bytes) -> dict[str, Any]:
+    return {
+        "sessionUpdate": "terminal_output_chunk",
+        "terminalId": terminal_id,
+        "data": base64.b64encode(data).decode(),
+    }
+
+
+def test_a_terminal_stays_until_it_has_ended() -> None:
+    journal = Journal()
+    for name, end in (("quiet", {}), ("null", {"exitStatus": None}), ("ended", {"exitStatus": {}})):
+        journal.note({"sessionUpdate": "terminal_update", "terminalId": name, "command": "serve", **end})
+    journal.note(output("only output", b"x"))
+    journal.settle()
+    assert {name for _, name in journal.entities()} == {"quiet", "null", "only output"}
+    for n in range(SETTLED * 2):
+        journal.note(chunk(f"m{n}", text("x")))
+    assert ("terminal_update", "quiet") in journal
+    journal.note({"sessionUpdate": "terminal_update", "terminalId": "quiet", "exitStatus": {"exitCode": 0}})
+    journal.settle()
+    assert ("terminal_update", "quiet") not in journal
+
+
+def test_of_what_a_running_terminal_says_the_end_is_kept() -> None:
+    journal = Journal()
+    journal.note({"sessionUpdate": "terminal_update", "terminalId": "t", "command": "serve"})
+    for n in range(3 * OUTPUT // 4000):
+        journal.note(output("t", b"%03000d" % n))
+    first, *chunks = journal.updates()
+    assert first == {"sessionUpdate": "terminal_update", "terminalId": "t", "command": "serve"}
+    assert OUTPUT // 2 - 4000 < sum(len(update["data"]) for update in chunks) <= OUTPUT
+    numbers = [int(base64.b64decode(update["data"])) for update in chunks]
+    assert numbers == list(range(numbers[0], 3 * OUTPUT // 4000))
 
 
 def test_the_order_is_that_of_the_first_appearance() -> None:

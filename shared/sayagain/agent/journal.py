@@ -51,6 +51,10 @@ SETTLED: Final = 256
 """How many entities are kept before the oldest go. The history lags by a tenth of a second (measured: a write queue
 of 100 ms), so what 256 entities have followed is stored long since."""
 
+OUTPUT: Final = 1 << 20
+"""Characters of a running terminal's output, in base64, that are kept: what a server printed for days is not history.
+The oldest go first, half of them at once."""
+
 _FINAL_STATUS: Final = frozenset({"completed", "failed", "cancelled"})
 
 
@@ -72,6 +76,18 @@ class Entity:
     fields: dict[str, Any]
     chunks: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     extends: str = "content"
+    size: int = 0
+    """Characters in ``chunks``, of a terminal."""
+
+    def output(self, chunk: Mapping[str, Any]) -> None:
+        """Collect a chunk of terminal output."""
+        self.extends = "output"
+        self.fields["terminalId"] = chunk["terminalId"]
+        self.chunks.append(chunk)
+        self.size += len(chunk["data"])
+        if self.size > OUTPUT:
+            while self.size > OUTPUT // 2 and len(self.chunks) > 1:
+                self.size -= len(self.chunks.pop(0)["data"])
 
     def updates(self) -> Iterator[Mapping[str, Any]]:
         """The upsert that carries all of it; terminal output follows as the chunks it came in."""
@@ -88,6 +104,9 @@ class Entity:
     @property
     def settled(self) -> bool:
         """Whether nothing more is expected to come for it."""
+        if "terminalId" in self.fields:
+            # A client that comes later must see it, whatever came since: it can be cancelled (RES-11, TC-2).
+            return self.fields.get("exitStatus") is not None
         status = self.fields.get("status")
         state = self.fields.get("state")
         # A subagent is done when it is idle, however long ago its announcement was stored.
@@ -122,12 +141,11 @@ class Journal:
                 entity.fields |= {k: v for k, v in update.items() if k not in ("sessionUpdate", carried)}
             entity.chunks.append(update[carried])
         elif kind == "terminal_output_chunk":
-            entity.extends = "output"
-            entity.fields["terminalId"] = update["terminalId"]
-            entity.chunks.append(update)
+            entity.output(update)
         else:
             if entity.extends in update:
                 entity.chunks.clear()
+                entity.size = 0
             entity.fields |= update
 
     def settle(self) -> None:
