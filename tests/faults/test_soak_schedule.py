@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from soak.schedule import RANDOM, schedule
+import pytest
+
+from faults.product_points import points_of
+from soak.run import RIGS
+from soak.schedule import RANDOM, points, schedule
 
 
 def test_the_same_seed_is_the_same_schedule() -> None:
@@ -16,3 +20,11 @@ def test_other_seeds_are_other_schedules() -> None:
 def test_a_schedule_can_be_held_to_one_point() -> None:
     assert {schedule(seed, "half_written").point for seed in range(20)} == {"half_written"}
     assert {schedule(seed, RANDOM).point for seed in range(20)} == {RANDOM}
+
+
+@pytest.mark.parametrize("runtime", RIGS)
+def test_a_thousand_seeds_draw_every_point(runtime: str) -> None:
+    drawn = [schedule(seed, None, runtime) for seed in range(1000)]
+    assert {each.point for each in drawn} == {*points(runtime), RANDOM}
+    armed = {phase.armed.split(":")[0] for each in drawn for phase in each.phases if phase.armed is not None}
+    assert armed == {point.name.lower() for point in points_of(runtime)}
