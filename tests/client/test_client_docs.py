@@ -103,7 +103,7 @@ async def test_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with anyio.fail_after(30):
         async with connect(place.open) as client:
             session_id = (await client.new_session("/")).session_id
-            await client._sessions[session_id].prompt("first")
+            await client._inbox.sessions[session_id].prompt("first")
         async with Outbox("outbox.db") as outbox:
             await outbox.add(session_id, "/", new_key(), [{"type": "text", "text": "left"}])
         names = await run("After a restart of the client", command=place.open)

@@ -273,7 +273,7 @@ class TestResend:
         with anyio.fail_after(20):
             async with connect(place.open, outbox=outbox_path) as client:
                 lost = (await client.new_session("/")).session_id
-                await client._sessions[lost].submit("first")
+                await client._inbox.sessions[lost].submit("first")
             place.prepare = lambda runtime: None
             async with connect(place.open, outbox=outbox_path) as client:
                 with pytest.raises(ResumeFailed):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import anyio
 import anyio.abc
@@ -15,17 +13,17 @@ from sayagain import fault_points
 from sayagain.client.errors import (
     AgentFault,
     AgentFloods,
-    AgentGarbled,
     AgentGone,
-    GaveUp,
-    OutboxError,
     OutcomeUnknown,
     ResumeFailed,
 )
-from sayagain.client.events import Event, Moved, Reconnected, Update
+from sayagain.client.events import Moved, Reconnected, Update
+from sayagain.client.inbox import Inbox
 from sayagain.client.link import Link, LinkLost
+from sayagain.client.moving import find_home, made_id
 from sayagain.client.outbox import Outbox
 from sayagain.client.prompts import Fate, fate_of
+from sayagain.client.reach import Connector, Reach
 from sayagain.client.replay import Replay, ReplayTracker, empty_replay
 from sayagain.client.retries import Retries
 from sayagain.client.session import Session
@@ -33,26 +31,15 @@ from sayagain.connection import IncomingRequest, Outcome, PeerError
 from sayagain.errors import MethodNotFound
 from sayagain.fault_points import Point
 from sayagain.retry import RETRY, RetryClass
-from sayagain.transports import ClosedTransport, Transport
 
-__all__ = ["PROTOCOL_VERSION", "Client", "Connector", "Handler"]
+__all__ = ["Client", "Handler"]
 
 logger = logging.getLogger(__name__)
-
-PROTOCOL_VERSION: Final = 2
 
 Handler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Answers a request of the agent's: params in, result out."""
 
-Connector: TypeAlias = Callable[[Outbox], AbstractAsyncContextManager[Transport]]
-"""Opens a way to the agent, a new one each time; it is closed when the context is left."""
-
 Params: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
-
-_UNSUPPORTED_VERSION: Final = -32022
-
-_STRAY: Final = 1000
-"""Updates that are kept for a session whose id is not known yet: they may come before the answer to session/new."""
 
 
 class Client:
@@ -72,25 +59,31 @@ class Client:
     ) -> None:
         self.outbox = outbox
         self.retries = retries
-        self.agent: Mapping[str, Any] = {}
-        """The agent's answer to ``initialize``: ``info``, ``capabilities``, ``authMethods``."""
-        self.fault: AgentFault | None = None
-        """Why the agent is lost for good; ``None`` while it is reached or tried."""
-        self._connector = connector
         self._handlers = handlers
-        self._hello = {"protocolVersion": PROTOCOL_VERSION, "info": info, "capabilities": capabilities}
         self._patience = patience
-        self._max_unread = max_unread
-        self._unread = 0
-        self._link: Link | None = None
-        self._failures = 0
+        self._inbox = Inbox(max_unread)
         self._changed = anyio.Event()
-        self._sessions: dict[str, Session] = {}
-        self._roots: dict[str, str] = {}
-        """By child session, the session that the application has."""
-        self._stray: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_STRAY)
         self._tasks: anyio.abc.TaskGroup
-        self._link_tasks: anyio.abc.TaskGroup
+        self._reach = Reach(
+            connector,
+            outbox,
+            self,
+            hello={"info": info, "capabilities": capabilities},
+            retries=retries,
+            patience=patience,
+            begun=self._begun,
+            changed=self._change,
+        )
+
+    @property
+    def agent(self) -> Mapping[str, Any]:
+        """The agent's answer to ``initialize``: ``info``, ``capabilities``, ``authMethods``."""
+        return self._reach.agent
+
+    @property
+    def fault(self) -> AgentFault | None:
+        """Why the agent is lost for good; ``None`` while it is reached or tried."""
+        return self._reach.fault
 
     # Sessions.
 
@@ -100,7 +93,7 @@ class Client:
         When its answer is lost the request is not sent again (:class:`OutcomeUnknown`): an unused session may be left.
         """
         link, answer = await self._request("session/new", {**setup, "cwd": cwd})
-        session = Session(self, _made(answer), cwd, setup)
+        session = Session(self, made_id(answer), cwd, setup)
         # In the outbox first: without this row a lost first prompt could not be told from a deleted session.
         await self.outbox.opened(session.session_id, cwd)
         self._adopt(session, link, answer)
@@ -117,11 +110,11 @@ class Client:
         With retries it is asked again after a lost connection and after an error that may pass (-32603), since a resume
         is safe to repeat. A session that the application did not have before has the updates of the last attempt alone.
         """
-        session = self._sessions.get(session_id) or Session(self, session_id, cwd, setup)
+        session = self._inbox.sessions.get(session_id) or Session(self, session_id, cwd, setup)
         session.cwd, session.setup = cwd, setup
         # Two markers on one session could not be told apart (spec of the marker, FAQ).
         async with session.resuming:
-            self._sessions[session.session_id] = session
+            self._inbox.expect(session)
             try:
                 result = await self._resume(session, replay=replay)
             except BaseException:
@@ -192,39 +185,34 @@ class Client:
                 raise self.fault
             if session is not None and session.broken is not None:
                 raise session.broken
-            link = self._link
+            link = self._reach.link
             if link is not None and link.is_open and (session is None or session.attached is link):
                 return link
             await self._changed.wait()
 
     async def reattach(self, session: Session) -> None:
         """The agent says that the session is not active: resume it."""
-        if self._link is not None and session.attached is self._link:
+        if self._reach.link is not None and session.attached is self._reach.link:
             session.attached = None
-            self._link_tasks.start_soon(self._attach, session, self._link)
+            self._reach.tasks.start_soon(self._attach, session, self._reach.link)
 
     def progress(self) -> None:
         """The agent does real work: the count of failures starts anew."""
-        self._failures = 0
+        self._reach.progress()
 
     def read(self, weight: int) -> None:
         """The application has read what weighs so much."""
-        self._unread -= weight
+        self._inbox.read(weight)
 
     def forget(self, session: Session) -> None:
         """Its updates are of no interest any more."""
-        if self._sessions.get(session.session_id) is session:
-            del self._sessions[session.session_id]
-        for child in [child for child, root in self._roots.items() if root == session.session_id]:
-            del self._roots[child]
+        self._inbox.forget(session)
 
     def _adopt(self, session: Session, link: Link, answer: Mapping[str, Any]) -> None:
         """The session was made on this connection."""
-        self._sessions[session.session_id] = session
+        self._inbox.expect(session)
         self._activate(session, link, answer)
-        stray, self._stray = self._stray, deque(maxlen=_STRAY)
-        for session_id, update in stray:
-            self._take(session_id, update)
+        self._inbox.take_stray()
 
     def _activate(self, session: Session, link: Link, answer: Mapping[str, Any]) -> None:
         session.offers = answer
@@ -233,15 +221,15 @@ class Client:
         if not session.known:
             session.known = True
             self._tasks.start_soon(session.send_prompts)
-        if self._link is not None and self._link is not link:
+        if self._reach.link is not None and self._reach.link is not link:
             # The answer was read after its connection was lost.
-            self._link_tasks.start_soon(self._attach, session, self._link)
+            self._reach.tasks.start_soon(self._attach, session, self._reach.link)
         self._change()
 
     def _change(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
-        for session in self._sessions.values():
+        for session in self._inbox.sessions.values():
             session.change()
 
     # Resuming.
@@ -254,7 +242,7 @@ class Client:
                 # Nobody has read it yet: what a failed attempt brought would be told twice.
                 for event in session.pending_events():
                     if not isinstance(event, Update):
-                        self._deliver(session, event)
+                        self._inbox.deliver(session, event)
             tracker = session.tracker = ReplayTracker(session.session_id) if replay else None
             try:
                 link = await self.linked()
@@ -311,7 +299,7 @@ class Client:
     async def _attach(self, session: Session, link: Link) -> None:
         """Resume a session that the application has, on a new connection; errors end in ``session.broken``."""
         async with session.resuming:
-            if session.attached is link or self._sessions.get(session.session_id) is not session:
+            if session.attached is link or not self._inbox.has(session):
                 return
             retries = self.retries or Retries()
             refusals = 0
@@ -319,7 +307,7 @@ class Client:
                 try:
                     answer = await self._ask_resume(session, link, replay=False)
                     self._activate(session, link, answer)
-                    self._deliver(session, Reconnected(session.session_id))
+                    self._inbox.deliver(session, Reconnected(session.session_id))
                     return
                 except LinkLost:
                     return
@@ -362,36 +350,24 @@ class Client:
         await anyio.sleep((self.retries or Retries()).pause(2))
 
     async def _move(self, session: Session, link: Link) -> bool:
-        """The agent does not know the session. If nothing was ever confirmed in it, go on in a new one.
+        """The agent does not know the session: go on in another one, if nothing was ever confirmed in it.
 
         True when the session has a new id; it is still to be resumed if another client was quicker, else active. Raises
-        :class:`LinkLost`, and :class:`ResumeFailed` when a living process may still get a prompt of it inserted.
+        as :func:`~sayagain.client.moving.find_home` does.
         """
-        old, made = session.session_id, None
-        answer: Mapping[str, Any] = {}
-        if (target := await self.outbox.moved_to(old)) is None:
-            if not await self.outbox.unsettled(old):
-                return False
-            try:
-                answer = await link.call("session/new", {**session.setup, "cwd": session.cwd})
-                made = _made(answer)
-            except (PeerError, AgentGarbled):
-                return False
-            await self.outbox.opened(made, session.cwd)
-            fault_points.passing(Point.CLIENT_MOVING)
-            try:
-                target = await self.outbox.move(old, made)
-            except OutboxError as error:
-                raise ResumeFailed(old, error, None, "its prompts are kept") from error
+        old = session.session_id
+        home = await find_home(self.outbox, link, session)
+        if home is None:
+            return False
         fault_points.passing(Point.CLIENT_MOVED)
         self.forget(session)
-        session.rename(target)
-        self._sessions[target] = session
-        keys = [prompt.key for prompt in await self.outbox.prompts(target)]
-        logger.info("session %s was never stored; %s has its %d prompts", old, target, len(keys))
-        self._deliver(session, Moved(old, target, keys))
-        if target == made:
-            self._activate(session, link, answer)
+        session.rename(home.session_id)
+        self._inbox.expect(session)
+        keys = [prompt.key for prompt in await self.outbox.prompts(home.session_id)]
+        logger.info("session %s was never stored; %s has its %d prompts", old, home.session_id, len(keys))
+        self._inbox.deliver(session, Moved(old, home.session_id, keys))
+        if home.answer is not None:
+            self._activate(session, link, home.answer)
         return True
 
     # The connection.
@@ -401,93 +377,24 @@ class Client:
         async with anyio.create_task_group() as self._tasks:
             task_status.started()
             try:
-                await self._supervise()
+                await self._reach.run()
             finally:
                 self._change()
 
-    async def _supervise(self) -> None:
-        while True:
-            began = anyio.current_time()
-            fault = await self._life()
-            if self.retries is None or fault.for_good:
-                break
-            if anyio.current_time() - began > self.retries.steady:
-                self._failures = 0
-            self._failures += 1
-            if self._failures >= self.retries.attempts:
-                last, fault = fault, GaveUp(self._failures, fault)
-                fault.__cause__ = last
-                break
-            logger.info("the agent is lost, attempt %d: %s", self._failures, fault)
-            await anyio.sleep(self.retries.pause(self._failures))
-        self.fault = fault
-        self._change()
-
-    async def _life(self) -> AgentFault:
-        """One connection, from its start to its end; why it ended."""
-        fault: AgentFault | None = None
-        try:
-            async with self._connector(self.outbox) as transport:
-                link = Link(transport, self, patience=self._patience)
-                async with anyio.create_task_group() as self._link_tasks:
-                    self._link_tasks.start_soon(link.run)
-                    fault = await self._live(link)
-                    self._link_tasks.cancel_scope.cancel()
-        except AgentFault as error:
-            return error
-        except (OSError, ClosedTransport) as error:
-            return fault or AgentGone(f"the agent cannot be reached: {error}")
-        assert fault is not None
-        return fault
-
-    async def _live(self, link: Link) -> AgentFault:
-        try:
-            self.agent = await link.call("initialize", self._hello)
-        except LinkLost:
-            await link.ended.wait()
-        except PeerError as error:
-            if fate_of(error) is Fate.AGAIN and error.code != _UNSUPPORTED_VERSION:
-                # Not again on this connection (RPC-7): the next one negotiates for itself.
-                return AgentFault(f"the agent refuses to start: {error}")
-            return AgentFault(f"the agent does not speak ACP {PROTOCOL_VERSION}: {error.message}", for_good=True)
-        else:
-            if self.agent.get("protocolVersion") != PROTOCOL_VERSION:
-                reason = "it offers another version of the protocol"
-                return AgentFault(f"the agent does not speak ACP {PROTOCOL_VERSION}: {reason}", for_good=True)
-            self._link = link
-            for session in self._sessions.values():
-                if session.known:
-                    self._link_tasks.start_soon(self._attach, session, link)
-            self._change()
-            await link.ended.wait()
-            self._link = None
-            self._change()
-        return link.fault or AgentGone("the connection ended")
+    def _begun(self, link: Link) -> None:
+        for session in self._inbox.sessions.values():
+            if session.known:
+                self._reach.tasks.start_soon(self._attach, session, link)
 
     # What the agent sends.
 
     def updated(self, link: Link, session_id: str, update: Mapping[str, Any]) -> None:
         """A ``session/update``, in the order of the wire."""
-        self._take(session_id, update)
-        if self._unread > self._max_unread and link.is_open:
-            limit = f"{self._max_unread >> 20} MiB"
+        self._inbox.take(session_id, update)
+        if self._inbox.full and link.is_open:
+            limit = f"{self._inbox.limit >> 20} MiB"
             wait = f"more than {limit} of updates wait to be read: the application does not keep up"
             link.end(AgentFloods(wait, for_good=True))
-
-    def _take(self, session_id: str, update: Mapping[str, Any]) -> None:
-        session = self._sessions.get(self._roots.get(session_id, session_id))
-        if session is None:
-            self._stray.append((session_id, update))
-            return
-        child = update.get("sessionId")
-        if update.get("sessionUpdate") == "subagent_update" and isinstance(child, str):
-            self._roots[child] = session.session_id
-        if session.tracker is not None:
-            session.tracker.take(session_id, update)
-        self._deliver(session, Update(session_id, update))
-
-    def _deliver(self, session: Session, event: Event) -> None:
-        self._unread += session.deliver(event)
 
     def asked(self, request: IncomingRequest) -> Outcome:
         """A request of the agent's: the application's handler answers it."""
@@ -495,14 +402,6 @@ class Client:
         if handler is None:
             raise MethodNotFound(request.method)
         return handler(request.params)
-
-
-def _made(answer: Mapping[str, Any]) -> str:
-    """The id in an answer to ``session/new``."""
-    session_id: object = answer.get("sessionId")
-    if not isinstance(session_id, str) or not session_id:
-        raise AgentGarbled("the agent made a session without an id")
-    return session_id
 
 
 def _finish(tracker: ReplayTracker | None, earlier: Replay | None) -> Replay | None:

@@ -12,9 +12,10 @@ import anyio
 from typing_extensions import Unpack
 
 from sayagain import __version__
-from sayagain.client.client import Client, Connector, Handler
+from sayagain.client.client import Client, Handler
 from sayagain.client.outbox import Outbox
 from sayagain.client.process import start_agent
+from sayagain.client.reach import Connector
 from sayagain.client.retries import Retries
 from sayagain.transports import Transport
 

@@ -1,0 +1,74 @@
+"""What the agent sends, on its way to the sessions, and how much of it nobody has read yet."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sayagain.client.events import Event, Update
+from sayagain.client.session import Session
+
+__all__ = ["Inbox"]
+
+_STRAY: Final = 1000
+"""Updates that are kept for a session whose id is not known yet: they may come before the answer to session/new."""
+
+
+class Inbox:
+    """``limit`` is the weight, in bytes, that may wait to be read."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.sessions: dict[str, Session] = {}
+        self._unread = 0
+        self._roots: dict[str, str] = {}
+        """By child session, the session that the application has."""
+        self._stray: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_STRAY)
+
+    @property
+    def full(self) -> bool:
+        """Whether the application does not keep up."""
+        return self._unread > self.limit
+
+    def expect(self, session: Session) -> None:
+        """From now on what comes under the session's id is the session's."""
+        self.sessions[session.session_id] = session
+
+    def take_stray(self) -> None:
+        """A session was made: what came before its id was known is for it."""
+        stray, self._stray = self._stray, deque(maxlen=_STRAY)
+        for session_id, update in stray:
+            self.take(session_id, update)
+
+    def has(self, session: Session) -> bool:
+        """Whether the session gets what comes under its id."""
+        return self.sessions.get(session.session_id) is session
+
+    def forget(self, session: Session) -> None:
+        """Its updates are of no interest any more."""
+        if self.has(session):
+            del self.sessions[session.session_id]
+        for child in [child for child, root in self._roots.items() if root == session.session_id]:
+            del self._roots[child]
+
+    def take(self, session_id: str, update: Mapping[str, Any]) -> None:
+        """A ``session/update``, in the order of the wire."""
+        session = self.sessions.get(self._roots.get(session_id, session_id))
+        if session is None:
+            self._stray.append((session_id, update))
+            return
+        child = update.get("sessionId")
+        if update.get("sessionUpdate") == "subagent_update" and isinstance(child, str):
+            self._roots[child] = session.session_id
+        if session.tracker is not None:
+            session.tracker.take(session_id, update)
+        self.deliver(session, Update(session_id, update))
+
+    def deliver(self, session: Session, event: Event) -> None:
+        """Put an event into the session's stream."""
+        self._unread += session.deliver(event)
+
+    def read(self, weight: int) -> None:
+        """The application has read what weighs so much."""
+        self._unread -= weight
