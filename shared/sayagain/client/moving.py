@@ -28,7 +28,7 @@ class Home:
 async def find_home(outbox: Outbox, link: Link, session: Session) -> Home | None:
     """Move the prompts of a session that the agent does not know.
 
-    ``None`` when a prompt in it was confirmed, when no client of this outbox made it, and when the agent makes no other.
+    ``None`` when a prompt in it was confirmed, when no client of this outbox made it, or the agent makes no other.
 
     Raises :class:`~sayagain.client.link.LinkLost`, and :class:`~sayagain.client.errors.ResumeFailed` when a living
     process may still get a prompt of it inserted.
