@@ -154,8 +154,8 @@ class IncomingRequest:
 class Connection:
     """JSON-RPC over one transport. :meth:`serve` runs it to its end.
 
-    ``last_words`` are the seconds that the peer's requests get to be answered after it ended its side: a client may close
-    its side and read on, while of an agent that is gone nobody reads an answer.
+    ``last_words`` are the seconds that the peer's requests get to be answered after it ended its side: a client may
+    close its side and read on, while of an agent that is gone nobody reads an answer.
     """
 
     def __init__(self, transport: Transport, dispatcher: Dispatcher, *, last_words: float = 0) -> None:

@@ -38,6 +38,42 @@ async def test_an_unknown_session_is_not_found(client: Client, method: str) -> N
     assert await code_of(client, method, params) == -32002
 
 
+@rule("ARC-1")
+async def test_what_cannot_be_archived_stays_open(world: World, client: Client) -> None:
+    session_id, fake = await world.manual(client)
+    assert await code_of(client, "session/archive", {"sessionId": session_id}) == -32002
+    assert not fake.closed
+    request = await client.begin("session/prompt", prompt_params(session_id, "goes on"))
+    await fake.until(lambda: bool(fake.submitted))
+    fake.store(fake.submitted[-1])
+    await client.answer(request)
+
+
+@rule("TTL-1")
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        ("nul\0esc\x1b[31m del\x7f c1\x9b", "nul esc [31m del c1"),
+        ("left\u202eright \u2066isolated\u2069", "left right isolated"),
+        (
+            "family \U0001f469\u200d\U0001f467 \u05e9\u05dc\u05d5\u05dd",
+            "family \U0001f469\u200d\U0001f467 \u05e9\u05dc\u05d5\u05dd",
+        ),
+        ("\0\x1b", None),
+    ],
+)
+async def test_a_title_has_only_what_a_list_can_show(
+    world: World, client: Client, title: str, shown: str | None
+) -> None:
+    session_id = await world.stored(client, "x")
+    params = {"sessionId": session_id, "title": title}
+    if shown is None:
+        assert await code_of(client, "session/set_title", params) == -32602
+    else:
+        assert await client.request("session/set_title", params) == {"title": shown}
+        assert world.store.titles[session_id] == shown
+
+
 @rule("TTL-1")
 async def test_a_title_is_stored_before_the_answer(world: World, client: Client) -> None:
     session_id = await world.stored(client, "x")

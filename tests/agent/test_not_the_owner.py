@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pytest_mock import MockerFixture
 
 from sayagain.identity import derive_message_id
 from sayagain.testing.fake_runtime import FakeStore
@@ -46,3 +47,39 @@ async def test_a_tool_call_that_runs_elsewhere_is_not_told_as_ended() -> None:
         await client.resume(session_id, replay=True)
         (call,) = client.updates(session_id, "tool_call_update")
         assert call["status"] == "failed", "nobody works on it any more"
+
+
+async def test_a_key_that_a_replay_showed_is_answered_without_waiting_for_the_owner(mocker: MockerFixture) -> None:
+    store = FakeStore()
+    async with serving(store) as first, serving(store) as second:
+        owner = await first.connect()
+        session_id = await owner.new()
+        message_id = await owner.prompt(session_id, "Hello", key="stored")
+        other = await second.connect()
+        await other.resume(session_id, replay=True)
+        waited = mocker.spy(second.runtime.sessions[session_id], "own")
+        assert await other.prompt(session_id, "Hello", key="stored") == message_id
+        assert waited.call_count == 0
+        with pytest.raises(WireError):
+            await other.prompt(session_id, "Hello", key="absent")
+        assert waited.call_count == 1
+        late = await owner.prompt(session_id, "Hello", key="late")
+        for _ in range(2):
+            assert await other.prompt(session_id, "Hello", key="late") == late
+        assert waited.call_count == 2, "what was found once is known"
+
+
+async def test_who_sees_the_session_of_another_process_is_told() -> None:
+    store = FakeStore()
+    async with serving(store) as first, serving(store) as second:
+        owner = await first.connect()
+        session_id = await owner.new()
+        await owner.prompt(session_id, "Hello")
+        other = await second.connect()
+        await other.resume(session_id, replay=True)
+        kinds = [update["sessionUpdate"] for update in other.updates(session_id)]
+        assert kinds.index("notice") > kinds.index("replay_complete")
+        (notice,) = other.updates(session_id, "notice")
+        assert notice["title"] == "Another process works on this session"
+        await owner.resume(session_id, replay=True)
+        assert owner.updates(session_id, "notice") == []

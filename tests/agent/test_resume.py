@@ -396,3 +396,19 @@ async def test_a_failed_resume_leaves_the_session_to_those_who_have_it_and_those
     assert await code_of(client, "session/resume", {**params, "replayFrom": {"type": "start"}}) == 0
     assert not world.fake(session_id).closed
     assert await other.prompt(session_id, "two")
+
+
+@rule("RES-12")
+async def test_a_resume_of_an_active_session_says_what_it_keeps(world: World, client: Client) -> None:
+    session_id = await world.stored(client, "x")
+    other = await world.connect()
+    server = {"type": "stdio", "name": "tools", "command": "/bin/tools", "args": [], "env": []}
+    await other.request("session/resume", {"sessionId": session_id, "cwd": "/elsewhere", "mcpServers": [server]})
+    (notice,) = other.updates(session_id, "notice")
+    assert notice["title"] == "The session keeps the working directory and MCP servers that it was opened with"
+    await client.request("session/close", {"sessionId": session_id})
+    for _ in range(2):
+        params = {"sessionId": session_id, "cwd": "/elsewhere", "mcpServers": [server]}
+        await client.request("session/resume", params)
+    await client.request("session/resume", {"sessionId": session_id, "cwd": "/elsewhere"})
+    assert client.updates(session_id, "notice") == []

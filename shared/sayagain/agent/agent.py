@@ -18,7 +18,7 @@ import anyio.abc
 
 from sayagain import __version__, fault_points
 from sayagain.agent.sessions import Sessions
-from sayagain.agent.setup import check_prompt
+from sayagain.agent.setup import check_prompt, plain_title
 from sayagain.connection import DEFERRED, LAST_WORDS, Connection, Deferred, IncomingRequest, Outcome
 from sayagain.errors import InvalidParams, InvalidRequest, MethodNotFound, UnsupportedVersion
 from sayagain.fault_points import Point
@@ -219,7 +219,7 @@ class Agent:
         return {}
 
     async def _set_title(self, request: IncomingRequest, params: Params) -> Params:
-        title = " ".join(params["title"].split())
+        title = plain_title(params["title"])
         if not title:
             raise InvalidParams("title", "must not be empty")
         await self._runtime.set_title(params["sessionId"], title)

@@ -115,6 +115,8 @@ class PromptTable(Generic[W]):
 
     def __init__(self, known: Iterable[str] | None = None) -> None:
         self._known: set[str] | None = None if known is None else set(known)
+        # What was read without owning the session: what is there is stored, what is not there may be all the same.
+        self._seen: Set[str] = frozenset()
         # Of messages that were stored while this process watched; ids that only the history knows have no digest,
         # and their retries are taken at their word (KEY-5).
         self._digests: dict[str, bytes] = {}
@@ -132,7 +134,7 @@ class PromptTable(Generic[W]):
         """Where the message stands."""
         if prompt := self._prompts.get(message_id):
             return prompt.state
-        if message_id in self._digests or (self._known is not None and message_id in self._known):
+        if message_id in self._digests or message_id in (self._seen if self._known is None else self._known):
             return State.INSERTED
         return State.UNKNOWN
 
@@ -227,6 +229,7 @@ class PromptTable(Generic[W]):
         known = stored if isinstance(stored, set) else set(stored)
         known.update(self._digests)
         self._known = known
+        self._seen = frozenset()
         answers: list[Answer[W]] = []
         unread = [prompt for prompt in self._prompts.values() if prompt.state in _UNREAD]
         waiting = len(self._prompts) - len(unread)
@@ -259,16 +262,22 @@ class PromptTable(Generic[W]):
     def history_failed(self, error: SayagainError, found: Set[str] = frozenset()) -> list[Answer[W]]:
         """The history could not be read: an error for those that wait for it, never an empty set (section 4).
 
-        ``found`` are ids that were read all the same, as by one who does not own the session: what is there proves
-        that it is stored, what is not there proves nothing.
+        ``found`` are ids that were read all the same: see :meth:`saw`.
         """
-        answers: list[Answer[W]] = []
+        answers = self.saw(found) if found else []
         for prompt in list(self._prompts.values()):
-            if prompt.state in _UNREAD and prompt.message_id in found:
-                answers += self._found(prompt)
-            elif prompt.state in _UNREAD:
+            if prompt.state in _UNREAD:
                 answers += self._end(prompt, Event.REFUSE, error)
         return answers
+
+    def saw(self, stored: Set[str]) -> list[Answer[W]]:
+        """These ids were read by one who does not own the session: what is there proves that it is stored, what is not
+        there proves nothing. The set is taken over, not copied."""
+        if self._known is not None:
+            return []
+        self._seen = stored
+        found = [p for p in self._prompts.values() if p.state in _UNREAD and p.message_id in stored]
+        return [answer for prompt in found for answer in self._found(prompt)]
 
     # What the runtime does.
 

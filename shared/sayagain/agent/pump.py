@@ -179,6 +179,10 @@ class PromptPump:
             self._answer(self.table.learn(ids, reading))
             self._wake.set()
 
+    def saw(self, ids: set[str]) -> None:
+        """A replay read the whole history, and somebody else owns the session."""
+        self._answer(self.table.saw(ids))
+
     # What the runtime reports.
 
     def inserted(self, message_id: str) -> None:

@@ -42,6 +42,8 @@ async def replay(session: Session, attachment: Attachment) -> None:
         ids = await _Replay(session, attachment, owned=owned).run()
         if owned:
             session.pump.learn(ids, reading)
+        else:
+            session.pump.saw(ids)
 
 
 async def _own(session: Session) -> bool:
@@ -85,7 +87,13 @@ class _Replay:
                 raise
         self._end(self._root)
         self._attachment.prompts_before = self._session.pump.given
-        self._tell_gaps()
+        if not self._owned:
+            self._notice(
+                "Another process works on this session",
+                "What it has stored is shown; prompts are refused until it ends.",
+            )
+        for gap in self._gaps:
+            self._notice("Parts of this session's history could not be read", gap.what)
         # A child that started meanwhile is announced before the response too: it gets its marker (RPL-8).
         for child_id in self._attachment.open(self._root) - self._begun:
             gate = self._attachment.gate(child_id)
@@ -152,14 +160,6 @@ class _Replay:
         self._connection.update(session_id, self._attachment.gate(session_id).complete())
         fault_points.passing(Point.MARKER_SENT)
 
-    def _tell_gaps(self) -> None:
-        for gap in self._gaps:
-            self._connection.update(
-                self._root,
-                {
-                    "sessionUpdate": "notice",
-                    "severity": "warning",
-                    "title": "Parts of this session's history could not be read",
-                    "description": gap.what,
-                },
-            )
+    def _notice(self, title: str, description: str) -> None:
+        notice = {"sessionUpdate": "notice", "severity": "warning", "title": title, "description": description}
+        self._connection.update(self._root, notice)

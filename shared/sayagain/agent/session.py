@@ -34,6 +34,7 @@ from sayagain.runtime import (
     Runtime,
     RuntimeEvent,
     RuntimeSession,
+    SessionSetup,
     Update,
 )
 
@@ -59,8 +60,9 @@ class Child:
 class Session:
     """``fresh`` says that nothing is stored yet, so that no history has to be read for a key."""
 
-    def __init__(self, runtime: Runtime, backend: RuntimeSession, *, fresh: bool) -> None:
+    def __init__(self, runtime: Runtime, backend: RuntimeSession, setup: SessionSetup, *, fresh: bool) -> None:
         self.runtime = runtime
+        self.setup = setup
         self.backend = backend
         self.session_id = backend.session_id
         self.fresh = fresh

@@ -7,7 +7,7 @@ Sessions belong to the process, not to a connection: a retry from a second conne
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -18,7 +18,7 @@ from sayagain import fault_points
 from sayagain.agent.attachment import Attachment
 from sayagain.agent.resume import replay
 from sayagain.agent.session import Session
-from sayagain.agent.setup import session_setup
+from sayagain.agent.setup import changed, session_setup
 from sayagain.connection import Connection, IncomingRequest
 from sayagain.errors import InvalidParams, SessionNotFound
 from sayagain.fault_points import Point
@@ -66,13 +66,13 @@ class Sessions:
 
     async def new(self, request: IncomingRequest, params: Params, client: Params) -> Params:
         """``session/new``."""
-        backend = await self._runtime.new(self._setup(params, client))
-        return await self._opened(request, backend)
+        setup = self._setup(params, client)
+        return await self._opened(request, await self._runtime.new(setup), setup)
 
     async def fork(self, request: IncomingRequest, params: Params, client: Params) -> Params:
         """``session/fork``: no replay and no marker (RPL-11)."""
-        backend = await self._runtime.fork(params["sessionId"], self._setup(params, client))
-        return await self._opened(request, backend, fresh=False)
+        setup = self._setup(params, client)
+        return await self._opened(request, await self._runtime.fork(params["sessionId"], setup), setup, fresh=False)
 
     async def resume(self, request: IncomingRequest, params: Params, client: Params) -> Params:
         """``session/resume``, with or without replay (RES-*)."""
@@ -90,7 +90,8 @@ class Sessions:
             async with self._lock(session_id):
                 here = self._sessions.get(session_id)
                 if here is None or here.ended:
-                    session = Session(self._runtime, await self._runtime.resume(session_id, setup), fresh=False)
+                    backend = await self._runtime.resume(session_id, setup)
+                    session = Session(self._runtime, backend, setup, fresh=False)
                     session.resumes += 1
                     await self._run(session)
                 else:
@@ -100,7 +101,7 @@ class Sessions:
                 if held is not None:
                     held.queued -= 1
                     held = None
-                await self._show(request, session, replaying=cursor is not None)
+                await self._show(request, session, setup, replaying=cursor is not None)
             return _options(session)
         except BaseException:
             self._let_go(request, held)
@@ -111,7 +112,7 @@ class Sessions:
                 if session.unused:
                     self._tasks.start_soon(self._drop, session)
 
-    async def _show(self, request: IncomingRequest, session: Session, *, replaying: bool) -> None:
+    async def _show(self, request: IncomingRequest, session: Session, setup: SessionSetup, *, replaying: bool) -> None:
         """Attach the client, and send what it is to see before the response."""
         attachment = session.attach(request.connection)
         try:
@@ -122,6 +123,8 @@ class Sessions:
         except BaseException:
             self._abort(request, session, attachment)
             raise
+        if kept := changed(session.setup, setup):
+            request.connection.update(session.session_id, _kept(kept))
         for update in session.current_state():
             request.connection.update(session.session_id, update)
         fault_points.passing(Point.RESUMED)
@@ -151,6 +154,8 @@ class Sessions:
         """``session/archive`` and ``session/unarchive``: an active session ends before it is archived (ARC-1)."""
         async with self._lock(session_id):
             if archived and (session := self._sessions.get(session_id)) is not None:
+                if not await self._runtime.stored(session_id):
+                    raise SessionNotFound(session_id)
                 await session.close()
             await self._runtime.archive(session_id, archived=archived)
         return {}
@@ -199,8 +204,10 @@ class Sessions:
     def _setup(self, params: Params, client: Params) -> SessionSetup:
         return session_setup(params, self._runtime.capabilities, client)
 
-    async def _opened(self, request: IncomingRequest, backend: RuntimeSession, *, fresh: bool = True) -> Params:
-        session = Session(self._runtime, backend, fresh=fresh)
+    async def _opened(
+        self, request: IncomingRequest, backend: RuntimeSession, setup: SessionSetup, *, fresh: bool = True
+    ) -> Params:
+        session = Session(self._runtime, backend, setup, fresh=fresh)
         # Before it works, so that its first words are not lost.
         attachment = session.attach(request.connection)
         await self._run(session)
@@ -261,6 +268,16 @@ class Sessions:
         async with self._lock(session.session_id):
             if session.unused:
                 await session.close()
+
+
+def _kept(what: Sequence[str]) -> Params:
+    """It is active in this process, and goes on as it was opened (RES-12)."""
+    return {
+        "sessionUpdate": "notice",
+        "severity": "warning",
+        "title": f"The session keeps the {' and '.join(what)} that it was opened with",
+        "description": "It is active already. Close it first to resume it with others.",
+    }
 
 
 def _options(session: Session) -> dict[str, Any]:

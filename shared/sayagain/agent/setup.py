@@ -7,12 +7,14 @@ session exists (NEW-3, NEW-8, NEW-5), with the field named.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from sayagain.errors import InvalidParams
 from sayagain.runtime import RuntimeCapabilities, SessionSetup
 
-__all__ = ["check_prompt", "session_setup"]
+__all__ = ["changed", "check_prompt", "plain_title", "session_setup"]
+
+_TURNING: Final = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def session_setup(
@@ -62,3 +64,21 @@ def check_prompt(blocks: Sequence[Mapping[str, Any]], capabilities: RuntimeCapab
     for index, block in enumerate(blocks):
         if not supported.get(str(block.get("type")), False):
             raise InvalidParams(f"prompt.{index}.type", "this kind of content is not supported")
+
+
+def changed(kept: SessionSetup, asked: SessionSetup) -> Sequence[str]:
+    """What a resume asks for that an active session was not opened with; what it leaves out it may not know."""
+    pairs = {
+        "working directory": (kept.cwd, asked.cwd),
+        "additional directories": (kept.additional_directories, asked.additional_directories),
+        "MCP servers": (kept.mcp_servers, asked.mcp_servers),
+        "system prompt": (kept.system_prompt, asked.system_prompt),
+    }
+    return [what for what, (was, wanted) in pairs.items() if wanted and wanted != was]
+
+
+def plain_title(title: str) -> str:
+    """One line without what a list cannot show: control characters, and those that turn the direction of what follows
+    (TTL-1)."""
+    shown = (" " if c < " " or "\x7f" <= c <= "\x9f" or c in _TURNING else c for c in title)
+    return " ".join("".join(shown).split())
