@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
@@ -19,9 +19,11 @@ __all__ = ["AgentProcess", "start_agent"]
 class AgentProcess:
     """``sayagain claude`` or ``sayagain codex``."""
 
-    def __init__(self, process: anyio.abc.Process, wire: Wire) -> None:
+    def __init__(self, process: anyio.abc.Process, wire: Wire, passed: Sequence[tuple[str, bytes]]) -> None:
         self.process = process
         self.wire = wire
+        self.passed = passed
+        """Every line so far, each with ``agent`` or ``client``, who wrote it."""
 
     @property
     def pid(self) -> int:
@@ -46,7 +48,7 @@ class _Pipes:
     def __init__(self, process: anyio.abc.Process) -> None:
         self._process = process
         self._rest = {"agent": b"", "client": b""}
-        self._lines: list[tuple[str, bytes]] = []
+        self.lines: list[tuple[str, bytes]] = []
 
     async def receive(self) -> bytes:
         assert self._process.stdout is not None
@@ -61,13 +63,13 @@ class _Pipes:
 
     def _keep(self, side: str, data: bytes) -> None:
         *lines, self._rest[side] = (self._rest[side] + data).split(b"\n")
-        self._lines += [(side, line) for line in lines]
+        self.lines += [(side, line) for line in lines]
 
     def check(self) -> None:
         if "SAYAGAIN_ORACLES" not in os.environ:
             return
         checker = WireChecker()
-        for side, line in self._lines:
+        for side, line in self.lines:
             if side == "agent":
                 checker.agent_sent(line)
                 continue
@@ -85,7 +87,7 @@ async def start_agent(runtime: str, env: Mapping[str, str], *arguments: str) -> 
         pipes = _Pipes(process)
         try:
             async with wire_over(pipes) as wire:
-                yield AgentProcess(process, wire)
+                yield AgentProcess(process, wire, pipes.lines)
             pipes.check()
         finally:
             if process.returncode is None:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import anyio
-import anyio.abc
 import pytest
 
 from sayagain.testing.messages_api import MessagesService, serve_messages
-from sayagain.testing.messages_script import Hold, Script, Step, Text, ToolUse
+from sayagain.testing.messages_script import Hold, Step, Text, ToolUse
+from sayagain.testing.recorder import in_project
 from sayagain.testing.scenarios import SCENARIOS, Scenario
 from support_claude import claude_environment
+from support_process import start_agent
 from support_schema import WireChecker, WireFault, needs_oracles
-from support_wire import Wire, WireError, prompt_params, text, wire_over
+from support_wire import Wire, WireError, prompt_params, text
 
 pytestmark = pytest.mark.real
 
@@ -31,31 +30,7 @@ SDK_FAULT = "session/update subagent_update: the models fail: unhashable type: '
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJRU5ErkJggg=="
 
-Line = tuple[Literal["agent", "client"], dict[str, Any]]
-
-
-class RecordingPipes:
-    """The agent's pipes; every line that passes is kept as it was written."""
-
-    def __init__(self, process: anyio.abc.Process) -> None:
-        self._process = process
-        self._rest = {"agent": b"", "client": b""}
-        self.lines: list[Line] = []
-
-    async def receive(self) -> bytes:
-        assert self._process.stdout is not None
-        data = await self._process.stdout.receive()
-        self._keep("agent", data)
-        return data
-
-    async def send(self, data: bytes) -> None:
-        assert self._process.stdin is not None
-        self._keep("client", data)
-        await self._process.stdin.send(data)
-
-    def _keep(self, side: Literal["agent", "client"], data: bytes) -> None:
-        *lines, self._rest[side] = (self._rest[side] + data).split(b"\n")
-        self.lines += [(side, json.loads(line)) for line in lines]
+Line = tuple[str, dict[str, Any]]
 
 
 class Run:
@@ -162,41 +137,21 @@ def anyio_backend() -> str:
 async def running(folder: Path, scenario: Scenario, models: Models) -> AsyncIterator[Run]:
     """The scenario's agent with a new session; every line of it is checked at the end."""
     cwd = folder / "project"
-    async with serve_messages(script_in(cwd, scenario.script())) as service:
+    async with serve_messages(in_project(scenario.script(), cwd)) as service:
         env = claude_environment(folder, service, **scenario.environment)
         for name, content in scenario.files.items():
             (cwd / name).write_text(content, encoding="utf-8")
         if scenario.settings is not None:
             (folder / "config" / "settings.json").write_text(json.dumps(scenario.settings), encoding="utf-8")
-        command = [sys.executable, "-m", "sayagain", "claude"]
-        async with await anyio.open_process(command, env=env, stderr=None) as process:
-            pipes = RecordingPipes(process)
-            try:
-                async with wire_over(pipes) as wire:
-                    run = Run(wire, service, cwd)
-                    wire.handle("session/request_permission", allow)
-                    await wire.initialize()
-                    run.session_id = await wire.new(run.cwd)
-                    yield run
-            finally:
-                if process.returncode is None:
-                    process.kill()
-    check_schema(pipes.lines)
-    assert models.complaints(pipes.lines) == []
-
-
-def script_in(cwd: Path, script: Script) -> Script:
-    """With the project folder where the script says ``@/``."""
-
-    def resolve(part: Any) -> Any:
-        if not isinstance(part, ToolUse):
-            return part
-        return replace(part, input=json.loads(json.dumps(part.input).replace('"@/', f'"{cwd}/')))
-
-    steps = [
-        replace(step, replies=[[resolve(part) for part in reply] for reply in step.replies]) for step in script.steps
-    ]
-    return Script(steps, script.default)
+        async with start_agent("claude", env) as agent:
+            run = Run(agent.wire, service, cwd)
+            agent.wire.handle("session/request_permission", allow)
+            await agent.wire.initialize()
+            run.session_id = await agent.wire.new(run.cwd)
+            yield run
+    lines = [(side, json.loads(line)) for side, line in agent.passed]
+    check_schema(lines)
+    assert models.complaints(lines) == []
 
 
 def check_schema(lines: list[Line]) -> None:

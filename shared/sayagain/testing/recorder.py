@@ -34,7 +34,7 @@ from sayagain.testing.recording import (
 from sayagain.testing.scenarios import SCENARIOS, Scenario, Stage
 from sayagain.testing.scrubber import Scrubber
 
-__all__ = ["main", "record"]
+__all__ = ["in_project", "main", "record"]
 
 
 class _Recording:
@@ -45,7 +45,7 @@ class _Recording:
         self.place = place
         self.session_id = str(uuid.uuid4())
         self.processes: list[ClaudeProcess] = []
-        self.script = _in_project(scenario.script(), place.project)
+        self.script = in_project(scenario.script(), place.project)
 
     async def play(self) -> None:
         scenario = self.scenario
@@ -121,7 +121,7 @@ async def record(scenario: Scenario, fixtures: Path) -> Path:
         return target
 
 
-def _in_project(script: Script, project: Path) -> Script:
+def in_project(script: Script, project: Path) -> Script:
     """The script with ``@/`` at the start of a tool's input made the project folder."""
 
     def resolve(part: Any) -> Any:
