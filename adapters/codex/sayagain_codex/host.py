@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -77,6 +78,11 @@ class Host:
         """Whether the thread's history is of the older kind, which has no items of its own."""
         return self.thread.get("historyMode") == "legacy"
 
+    @property
+    def home(self) -> Path:
+        """Codex's folder."""
+        return home(self._env)
+
     async def own(self, patience: float = OWNER_PATIENCE) -> None:
         """Take the lease, and have the thread loaded.
 
@@ -86,7 +92,7 @@ class Host:
             self._check_open()
             taken = self._lease is None
             if self._lease is None:
-                self._lease = await leases.acquire(home(self._env), self._session_id, patience=patience)
+                self._lease = await leases.acquire(self.home, self._session_id, patience=patience)
             try:
                 await self._load(patience)
             except BaseException:

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 
 from sayagain import fault_points
 from sayagain.errors import (
@@ -24,6 +25,7 @@ from sayagain.errors import (
 )
 from sayagain.fault_points import Point
 from sayagain.runtime import RuntimeEvent
+from sayagain_codex import storage
 from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServer, AppServerError
 from sayagain_codex.commands import Command
@@ -89,9 +91,9 @@ class Submission:
         """
         self._unwritten = message_id
         try:
-            server = await self._ready(message_id)
+            server = await self._ready(message_id, parts)
             while self._host.server is not server and self._unwritten == message_id:
-                server = await self._ready(message_id)
+                server = await self._ready(message_id, parts)
         except BaseException:
             self._unwritten = None
             raise
@@ -102,14 +104,16 @@ class Submission:
         self._tasks.start_soon(self._watch, server, message_id)
         return True
 
-    async def _ready(self, message_id: str) -> AppServer:
+    async def _ready(self, message_id: str, parts: Sequence[Params]) -> AppServer:
         """Everything that has to be so before the message is written."""
         await self._host.own()
         while (server := self._host.server) is None or await self._account.require(server) is not server:
             await self._host.own()
+        await self._check_room(parts)
         while self._turns.active and self._host.server is server and self._unwritten == message_id:
             # Codex began to work by itself: the message would become a steer.
             await self._word.wait()
+            await self._check_room(parts)
         if not self._turns.suspect or self._host.server is not server or self._unwritten != message_id:
             return server
         try:
@@ -119,6 +123,9 @@ class Submission:
             raise thread_fault(error, self._session_id) from error
         self._turns.suspect = False
         return server
+
+    async def _check_room(self, parts: Sequence[Params]) -> None:
+        await anyio.to_thread.run_sync(storage.check_room, self._host.home, self._host.thread.get("path"), parts)
 
     async def _give(self, server: AppServer, message_id: str, command: Command | None, parts: Sequence[Params]) -> None:
         """Write the submitted message, as soon as Codex takes it."""

@@ -1,0 +1,136 @@
+"""What Codex cannot store must not run: it says that it has stored a prompt before it has tried."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sayagain.processes.room import NotStored
+from sayagain.testing.responses_api import ResponsesService
+from sayagain.testing.responses_script import Hold, Script, Step, Text
+from sayagain_codex.storage import check_room
+from support_codex import AgentProcess, agent_process, codex_environment, stored_ids
+from support_wire import WireError
+
+BLOCK = 4096
+
+
+@pytest.fixture
+def disk(folder: Path) -> Iterator[Path]:
+    """A file system of its own for what Codex stores."""
+    disk = folder / "codex"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "none", str(disk)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except OSError:
+        mounted = False
+    if not mounted:
+        pytest.skip("mounting is not allowed")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        for size in (BLOCK, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                pass
+    return filler
+
+
+async def is_refused(agent: AgentProcess, session_id: str, content: str, why: str) -> None:
+    with pytest.raises(WireError, match=why) as refused:
+        await agent.wire.prompt(session_id, content, key=content[:10])
+    assert (refused.value.code, refused.value.data) == (-32603, {"reason": "not_stored"})
+
+
+@pytest.mark.real
+class TestFullDisk:
+    @pytest.fixture
+    def env(self, disk: Path, folder: Path, service: ResponsesService) -> dict[str, str]:
+        return codex_environment(folder, service)
+
+    @pytest.mark.parametrize("left", [0, 1], ids=["nothing is left", "too little is left"])
+    async def test_a_prompt_that_cannot_be_stored_does_not_run(
+        self, agent: AgentProcess, service: ResponsesService, env: dict[str, str], cwd: str, disk: Path, left: int
+    ) -> None:
+        session_id = await agent.wire.new(cwd)
+        first = await agent.wire.prompt(session_id, "First", key="1")
+        await agent.wire.idle(session_id)
+        filler = fill(disk)
+        os.truncate(filler, filler.stat().st_size - left * BLOCK)
+        work = "Work to do " + "x" * 20_000
+        await is_refused(agent, session_id, work, "ENOSPC")
+        assert service.count(work) == 0
+        filler.unlink()
+        message_id = await agent.wire.prompt(session_id, work, key=work[:10])
+        await agent.wire.idle(session_id, 2)
+        assert stored_ids(env, session_id) == [first, message_id]
+        assert await agent.close() == 0
+        assert (service.count(work), service.occurrences(work)) == (1, 1)
+
+    async def test_nothing_follows_what_codex_could_not_write(
+        self, agent: AgentProcess, service: ResponsesService, script: Script, env: dict[str, str], cwd: str, disk: Path
+    ) -> None:
+        """The disk gets full in a turn: Codex keeps what it has to write, and writes it when it can."""
+        script.steps = [Step("First", [[Text("Long "), Hold("model"), Text("answer")]])]
+        session_id = await agent.wire.new(cwd)
+        first = await agent.wire.prompt(session_id, "First", key="1")
+        await service.held("model")
+        filler = fill(disk)
+        service.release("model")
+        await agent.wire.idle(session_id)
+        await is_refused(agent, session_id, "Second", "ENOSPC")
+        assert service.count("Second") == 0
+        filler.unlink()
+        second = await agent.wire.prompt(session_id, "Second", key="2")
+        await agent.wire.idle(session_id, 2)
+        assert await agent.close() == 0
+        assert stored_ids(env, session_id) == [first, second]
+
+
+@pytest.mark.real
+async def test_a_prompt_does_not_run_where_no_folder_can_be_made(
+    service: ResponsesService, env: dict[str, str], cwd: str
+) -> None:
+    sessions = Path(env["CODEX_HOME"]) / "sessions"
+    async with agent_process(env) as agent:
+        await agent.wire.initialize()
+        session_id = await agent.wire.new(cwd)
+        sessions.write_text("A file.", encoding="utf-8")
+        await is_refused(agent, session_id, "First", "ENOTDIR")
+        assert service.count("First") == 0
+        sessions.unlink()
+        message_id = await agent.wire.prompt(session_id, "First", key="1")
+        assert await agent.close() == 0
+    assert stored_ids(env, session_id) == [message_id]
+
+
+def test_what_has_a_place_leaves_nothing_behind(tmp_path: Path) -> None:
+    rollout = tmp_path / "sessions" / "rollout.jsonl"
+    check_room(tmp_path, str(rollout), [{"type": "text", "text": "Hello"}])
+    check_room(tmp_path, None, [])
+    assert list(tmp_path.iterdir()) == []
+    rollout.parent.mkdir()
+    rollout.write_text("{}\n")
+    check_room(tmp_path, str(rollout), [])
+    assert (rollout.read_text(), len(list(rollout.parent.iterdir()))) == ("{}\n", 1)
+
+
+def test_the_reason_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("sayagain.processes.room.tempfile.TemporaryFile", refuse)
+    with pytest.raises(NotStored, match=r"Codex could not store the prompt in .*: EACCES, Permission denied"):
+        check_room(tmp_path, None, [])
