@@ -18,7 +18,7 @@ from sayagain.processes.lease import Lease
 from sayagain.runtime import Foreground, Inserted, Rejected, RuntimeEvent, SessionSetup, Update
 from sayagain.testing.messages_api import MessagesService
 from sayagain.testing.messages_script import Hold, Script, Step, Text
-from sayagain_claude import session as session_module
+from sayagain_claude import outbox
 from sayagain_claude.patience import Patience
 from sayagain_claude.runtime import ClaudeRuntime
 from sayagain_claude.session import ClaudeSession
@@ -260,7 +260,7 @@ async def test_a_transcript_that_goes_while_it_is_read_holds_no_message(
 async def test_a_client_that_reads_slowly_is_no_hung_process(
     runtime: ClaudeRuntime, cwd: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "EVENTS", 2)
+    monkeypatch.setattr(outbox, "EVENTS", 2)
     session = await runtime.new(SessionSetup(cwd))
     patience = session._patience
     async with anyio.create_task_group() as tasks:
@@ -269,7 +269,7 @@ async def test_a_client_that_reads_slowly_is_no_hung_process(
         await session.submit(message_id(1), text("Flood"))
         await listener.until_text()
         listener.slow = anyio.Event()
-        while not session._send_events.statistics().tasks_waiting_send:
+        while not session._outbox._send.statistics().tasks_waiting_send:
             await checkpoint()
         process = session._host.process
         session._patience = Patience(answer=0)

@@ -6,8 +6,8 @@ The process is started ahead of the first prompt and again whenever it is gone; 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -24,7 +24,7 @@ from sayagain.errors import (
 )
 from sayagain.fault_points import Point
 from sayagain.protocol.lines import TooLong
-from sayagain.runtime import GLANCE, OWNER_PATIENCE, Foreground, RuntimeEvent, SessionSetup, Update
+from sayagain.runtime import GLANCE, OWNER_PATIENCE, RuntimeEvent, SessionSetup
 from sayagain_claude.account import signed_in
 from sayagain_claude.beside import Beside
 from sayagain_claude.commands import available_commands, refusal, with_command_last
@@ -33,6 +33,7 @@ from sayagain_claude.host import Host
 from sayagain_claude.landing import Landing
 from sayagain_claude.option_control import OptionControl
 from sayagain_claude.options import Options
+from sayagain_claude.outbox import Outbox
 from sayagain_claude.patience import Patience
 from sayagain_claude.process import ClaudeProcess
 from sayagain_claude.questions import Questions
@@ -46,9 +47,6 @@ from sayagain_claude.turns import Turns
 __all__ = ["ClaudeSession"]
 
 logger = logging.getLogger(__name__)
-
-EVENTS: Final = 4096
-"""Events that wait for a client that reads slowly before the CLI's output is left unread."""
 
 
 class ClaudeSession:
@@ -71,6 +69,8 @@ class ClaudeSession:
         self._tasks = SessionTasks(tasks, self._fail)
         self._turns = Turns(session_id)
         self._translator = LiveTranslator(session_id, setup.cwd)
+        self._outbox = Outbox(session_id)
+        self._emit = self._outbox.emit
         self._beside = Beside(session_id, env, self._translator.tasks, self._emit)
         self._options = OptionControl(session_id, options, emit=self._emit, tasks=self._tasks, patience=patience.answer)
         self._questions = Questions(session_id, setup, self._translator, self._options, self._emit)
@@ -89,7 +89,6 @@ class ClaudeSession:
         )
         self._account: Mapping[str, Any] = {}
         self._commands: frozenset[str] = frozenset()
-        self._latest: dict[str, Mapping[str, Any]] = {}
         self._word = anyio.Event()
         # Ids that this process would swallow silently (measured): taken back, or refused by a hook.
         self._burnt: set[str] = set()
@@ -99,36 +98,16 @@ class ClaudeSession:
         self._withdrawing: set[str] = set()
         # Why the process is ended: it runs what it could not store.
         self._not_stored: RuntimeFault | None = None
-        self._send_events, self._receive_events = anyio.create_memory_object_stream[RuntimeEvent](EVENTS)
-        # The background list is known from the beginning: a resume tells it too (UPD-8).
-        self._send_events.send_nowait(self._beside.stamped(Foreground(session_id, "idle")))
+        self._outbox.begin(self._beside)
 
     @property
     def session_id(self) -> str:
         """The id, which is ours: the CLI is given it."""
         return self._session_id
 
-    async def events(self) -> AsyncIterator[RuntimeEvent]:
-        """The ordered stream of events."""
-        async with self._receive_events:
-            async for event in self._receive_events:
-                yield self._noted(event)
-                # What came with it follows without a pause: one read from the CLI becomes one write to the client.
-                while (more := self._ready()) is not None:
-                    yield self._noted(more)
-
-    def _ready(self) -> RuntimeEvent | None:
-        try:
-            return self._receive_events.receive_nowait()
-        except (anyio.WouldBlock, anyio.EndOfStream):
-            return None
-
-    def _noted(self, event: RuntimeEvent) -> RuntimeEvent:
-        if isinstance(event, Update) and event.update["sessionUpdate"] in _SNAPSHOT:
-            self._latest[event.update["sessionUpdate"]] = event.update
-        else:
-            self._beside.taken(event)
-        return event
+    def events(self) -> AsyncIterator[RuntimeEvent]:
+        """See the seam."""
+        return self._outbox.events()
 
     @property
     def models(self) -> Sequence[Mapping[str, Any]]:
@@ -137,7 +116,7 @@ class ClaudeSession:
 
     def snapshot(self) -> Sequence[Mapping[str, Any]]:
         """Title, usage and commands as last reported."""
-        return [*self._latest.values(), *self._beside.snapshot()]
+        return [*self._outbox.latest.snapshot(), *self._beside.snapshot()]
 
     def running_tasks(self) -> Sequence[str]:
         """Tasks whose output clients are being told, which a replay therefore leaves out."""
@@ -145,7 +124,7 @@ class ClaudeSession:
 
     def describe(self, title: str) -> None:
         """The title that the store has for the session, until the CLI says something newer."""
-        self._latest.setdefault("session_info_update", _title(title))
+        self._outbox.describe(title)
 
     def warm_up(self) -> None:
         """Start the process ahead of the first prompt, which then finds it ready. What fails here is told there."""
@@ -179,8 +158,8 @@ class ClaudeSession:
         offered = available_commands(commands)
         self._commands = frozenset(command["name"] for command in offered)
         update = {"sessionUpdate": "available_commands_update", "availableCommands": offered}
-        if update != self._latest.get("available_commands_update"):
-            await self._emit([Update(self._session_id, update)])
+        if update != self._outbox.latest.of("available_commands_update"):
+            await self._outbox.update(update)
 
     async def _read(self, process: ClaudeProcess) -> None:
         """Everything that one process says, then what its end means."""
@@ -289,17 +268,6 @@ class ClaudeSession:
         await self._emit(self._turns.died(cause or RuntimeDied(detail)))
         await self._beside.after()
 
-    async def _emit(self, events: Iterable[RuntimeEvent]) -> None:
-        for event in events:
-            told = self._beside.stamped(event) if isinstance(event, Foreground) else event
-            try:
-                try:
-                    self._send_events.send_nowait(told)
-                except anyio.WouldBlock:
-                    await self._send_events.send(told)
-            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                return
-
     # Prompts.
 
     async def submit(self, message_id: str, content: Sequence[Mapping[str, Any]]) -> None:
@@ -339,11 +307,11 @@ class ClaudeSession:
 
     async def _name(self, content: Sequence[Mapping[str, Any]]) -> None:
         """A session without a title is called by its first prompt, as ``session/list`` will call it."""
-        if "session_info_update" in self._latest:
+        if self._outbox.entitled:
             return
         title = session_title(" ".join(str(block["text"]) for block in content if block.get("type") == "text"))
         if title is not None:
-            await self._emit([Update(self._session_id, _title(title))])
+            await self._outbox.entitle(title)
 
     async def _watch(self, process: ClaudeProcess, message_id: str) -> None:
         """A submitted prompt is never left unanswered: a CLI that says nothing and answers nothing is ended."""
@@ -393,7 +361,7 @@ class ClaudeSession:
 
     async def renamed(self, title: str) -> None:
         """The client named the session: tell the clients, and a running CLI, which else would write its own title."""
-        await self._emit([Update(self._session_id, _title(title))])
+        await self._outbox.entitle(title)
         if (process := self._host.process) is not None:
             try:
                 await process.request({"subtype": "rename_session", "title": title}, patience=self._patience.answer)
@@ -456,11 +424,11 @@ class ClaudeSession:
                 await self._stop_commands()
                 await self._host.end()
                 await self._host.release()
-            self._send_events.close()
+            self._outbox.close()
 
     async def _fail(self) -> None:
         """Nobody knows any more what state this is in: the end of the events ends the session."""
-        self._send_events.close()
+        self._outbox.close()
         if (process := self._host.process) is not None:
             await process.kill()
 
@@ -479,13 +447,6 @@ class ClaudeSession:
                 await self._stop_task(task_id)
         except RuntimeFault as error:
             logger.debug("a command was not stopped: %s", error)
-
-
-_SNAPSHOT: Final = frozenset({"session_info_update", "usage_update", "available_commands_update"})
-
-
-def _title(title: str) -> Mapping[str, Any]:
-    return {"sessionUpdate": "session_info_update", "title": title}
 
 
 def _encoded(message_id: str | None) -> bytes | None:

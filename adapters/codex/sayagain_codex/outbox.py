@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 import anyio
 
 from sayagain.runtime import RuntimeEvent, Update
+from sayagain.runtime.latest import Latest
 
 __all__ = ["Outbox"]
 
 Params = Mapping[str, Any]
-
-_SNAPSHOT: Final = frozenset({"session_info_update", "usage_update", "available_commands_update"})
 
 
 class Outbox:
@@ -22,7 +21,7 @@ class Outbox:
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
-        self._latest: dict[str, Params] = {}
+        self._latest = Latest()
         self._watched = False
         self._closed = False
         self._send, self._receive = anyio.create_memory_object_stream[RuntimeEvent](float("inf"))
@@ -35,7 +34,7 @@ class Outbox:
         async with self._receive:
             async for event in self._receive:
                 if isinstance(event, Update) and event.session_id == self._session_id:
-                    self.remember(event.update)
+                    self._latest.remember(event.update)
                 yield event
 
     def emit(self, *events: RuntimeEvent) -> None:
@@ -54,17 +53,15 @@ class Outbox:
 
     def remember(self, update: Params) -> None:
         """Keep it for :meth:`snapshot`, if it is of a kind that belongs there."""
-        kind = update["sessionUpdate"]
-        if kind in _SNAPSHOT:
-            self._latest[kind] = {**self._latest.get(kind, {}), **update}
+        self._latest.remember(update)
 
     def knows(self, kind: str) -> bool:
         """Whether an update of this kind is kept."""
-        return kind in self._latest
+        return self._latest.of(kind) is not None
 
     def snapshot(self) -> Sequence[Params]:
         """Title, usage and commands as last reported."""
-        return list(self._latest.values())
+        return self._latest.snapshot()
 
     def close(self) -> None:
         """End the stream."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
+from sayagain.runtime.latest import INFO
 from sayagain_codex.listing import title_of
 from sayagain_codex.outbox import Outbox
 
 __all__ = ["Titles"]
 
 Params = Mapping[str, Any]
-
-_UPDATE: Final = "session_info_update"
 
 
 class Titles:
@@ -32,8 +31,8 @@ class Titles:
             self._outbox.update(update)
 
     def _first(self, title: str | None) -> Params | None:
-        if title is None or self._outbox.knows(_UPDATE):
+        if title is None or self._outbox.knows(INFO):
             return None
-        update = {"sessionUpdate": _UPDATE, "title": title}
+        update = {"sessionUpdate": INFO, "title": title}
         self._outbox.remember(update)
         return update
