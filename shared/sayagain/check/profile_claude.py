@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from sayagain.check.model import Feature
-from sayagain.check.profiles import STREAMED, Profile, ServiceProfile, asked_for, reported
+from sayagain.check.profiles import Profile, ServiceProfile, model_reply
 from sayagain.testing.messages_api import serve_messages
 from sayagain.testing.messages_request import Asked
-from sayagain.testing.messages_script import Hold, Reply, Text, ToolUse
+from sayagain.testing.messages_script import Reply, Text, ToolUse
 
 __all__ = ["claude_profile"]
 
@@ -44,25 +44,18 @@ async def claude_profile(folder: Path) -> AsyncGenerator[Profile]:
 
 
 def _reply(asked: Asked) -> Reply | None:
-    if asked.kind not in ("turn", "continuation"):
-        return None
-    wish, token = asked_for(asked.newest_text)
-    match wish, asked.round:
-        case "hold", 0:
-            return [Text("Working. "), Hold(token), Text("Worked.")]
-        case "stream", 0:
-            return [Text("".join(STREAMED), chunk=len(STREAMED[0]), gate=token)]
-        case "delegate", 0:
-            arguments = {
-                "description": "Work",
-                "prompt": reported(token),
-                "subagent_type": "general-purpose",
-                "run_in_background": False,
-            }
-            return [ToolUse("Agent", arguments)]
-        case "report", 0:
-            return [Text("The subagent did it.")]
-        case "ask", 0:
-            return [ToolUse("Bash", {"command": f"touch {token}", "description": "Touch a file"})]
-        case _:
-            return [Text("Done.")]
+    return model_reply(asked, Text, delegate=_delegate, ask=_ask)
+
+
+def _delegate(prompt: str) -> ToolUse:
+    arguments = {
+        "description": "Work",
+        "prompt": prompt,
+        "subagent_type": "general-purpose",
+        "run_in_background": False,
+    }
+    return ToolUse("Agent", arguments)
+
+
+def _ask(command: str) -> ToolUse:
+    return ToolUse("Bash", {"command": command, "description": "Touch a file"})

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from sayagain.check.model import Feature
-from sayagain.check.profiles import STREAMED, Profile, ServiceProfile, asked_for, reported
+from sayagain.check.profiles import Profile, ServiceProfile, model_reply
 from sayagain.testing.codex_config import stand_in_config
 from sayagain.testing.responses_api import serve_responses
 from sayagain.testing.responses_request import Asked
-from sayagain.testing.responses_script import Hold, Reply, Text, exec_command, spawn_agent
+from sayagain.testing.responses_script import Reply, Text, ToolUse, exec_command, spawn_agent
 
 __all__ = ["codex_profile"]
 
@@ -43,20 +43,8 @@ async def codex_profile(folder: Path) -> AsyncGenerator[Profile]:
 
 
 def _reply(asked: Asked) -> Reply | None:
-    if asked.kind not in ("turn", "continuation"):
-        return None
-    wish, token = asked_for(asked.newest_text)
-    match wish, asked.round:
-        case "hold", 0:
-            return [Text("Working. "), Hold(token), Text("Worked.")]
-        case "stream", 0:
-            return [Text("".join(STREAMED), chunk=len(STREAMED[0]), gate=token)]
-        case "delegate", 0:
-            return [spawn_agent(reported(token))]
-        case "report", 0:
-            return [Text("The subagent did it.")]
-        case "ask", 0:
-            call = exec_command(f"touch {token}", sandbox_permissions="require_escalated", justification="May I?")
-            return [call]
-        case _:
-            return [Text("Done.")]
+    return model_reply(asked, Text, delegate=spawn_agent, ask=_ask)
+
+
+def _ask(command: str) -> ToolUse:
+    return exec_command(command, sandbox_permissions="require_escalated", justification="May I?")

@@ -8,18 +8,30 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from sayagain.check.model import Feature
 from sayagain.testing.stand_in import StandIn
+from sayagain.testing.stand_in_script import AskedLike, Hold
 
-__all__ = ["STREAMED", "Plain", "Profile", "ServiceProfile", "asked_for", "reported", "run_profile"]
+__all__ = [
+    "STREAMED",
+    "Plain",
+    "Profile",
+    "ServiceProfile",
+    "asked_for",
+    "model_reply",
+    "reported",
+    "run_profile",
+]
 
 STREAMED: Final = tuple(f"word{number} " for number in range(8))
 """What a streamed answer is made of; each piece comes after one :meth:`Profile.step`."""
+
+PartT = TypeVar("PartT")
 
 _WISH: Final = re.compile(r"\[(hold|stream|delegate|report|ask) ([a-z0-9-]+)\]")
 
@@ -136,6 +148,32 @@ def asked_for(prompt: str) -> tuple[str, str]:
 def reported(token: str) -> str:
     """The prompt of the subagent that :meth:`Texts.delegating` asks for."""
     return f"[report {token}] Do the work."
+
+
+def model_reply(
+    asked: AskedLike, text: Callable[..., PartT], *, delegate: Callable[[str], PartT], ask: Callable[[str], PartT]
+) -> list[PartT | Hold] | None:
+    """What the model says to a prompt of :class:`Texts`.
+
+    ``text`` is the service's part of that name; ``delegate`` makes a call that starts a subagent with a prompt, and
+    ``ask`` one that runs a command which the user is asked about.
+    """
+    if asked.kind not in ("turn", "continuation"):
+        return None
+    wish, token = asked_for(asked.newest_text)
+    match wish, asked.round:
+        case "hold", 0:
+            return [text("Working. "), Hold(token), text("Worked.")]
+        case "stream", 0:
+            return [text("".join(STREAMED), chunk=len(STREAMED[0]), gate=token)]
+        case "delegate", 0:
+            return [delegate(reported(token))]
+        case "report", 0:
+            return [text("The subagent did it.")]
+        case "ask", 0:
+            return [ask(f"touch {token}")]
+        case _:
+            return [text("Done.")]
 
 
 class Plain(Texts):
