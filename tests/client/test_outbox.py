@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from sayagain.client import Outbox, OutboxBusy, OutboxError, OutboxFull, OutboxTooNew, OutboxUnreadable
+from sayagain.client import Outbox, OutboxBusy, OutboxError, OutboxFull, OutboxTooNew, OutboxUnreadable, outbox_file
 from sayagain.client.outbox import start_of_today
+from sayagain.client.outbox_file import OutboxFile
 
 CONTENT = [{"type": "text", "text": "a lone \ud83d surrogate, and ключ"}]
 
@@ -162,6 +166,83 @@ class TestOwners:
             assert await outbox.move("s", "t") == "t"
             outbox._open._connection.execute("UPDATE sessions SET moved_to = 's' WHERE session_id = 't'")
             assert await outbox.moved_to("s") == "t"
+
+
+def open_in_step(folder: Path, rounds: int, barrier: Any, errors: Any) -> None:
+    """One of several processes that open the same new outboxes, each at the same moment."""
+
+    async def run() -> None:
+        for number in range(rounds):
+            barrier.wait(60)
+            try:
+                async with Outbox(folder / f"{number}.db") as outbox:
+                    await outbox.add("s", "/", f"{os.getpid()}", CONTENT)
+            except OutboxError as error:
+                errors.put(repr(error.__cause__ or error))
+
+    anyio.run(run)
+
+
+class TestNewFiles:
+    """Several processes may open an outbox that is not there yet."""
+
+    @pytest.mark.parametrize("processes", [2, 4])
+    def test_they_make_it_together(self, tmp_path: Path, processes: int) -> None:
+        rounds = 100
+        start = multiprocessing.get_context("spawn")
+        barrier, errors = start.Barrier(processes), start.Queue()
+        arguments = (tmp_path, rounds, barrier, errors)
+        others = [start.Process(target=open_in_step, args=arguments) for _ in range(processes)]
+        for other in others:
+            other.start()
+        for other in others:
+            other.join(100)
+        assert [other.exitcode for other in others] == [0] * processes
+        assert errors.empty(), errors.get()
+
+    def test_another_process_makes_it_between_two_looks(
+        self, outbox_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks: list[str] = []
+        look = OutboxFile._one
+
+        def make_it_meanwhile(file: OutboxFile, statement: str, *values: object) -> Any:
+            found = look(file, statement, *values)
+            looks.append(statement)
+            if looks.count("PRAGMA application_id") == 1 and statement == "PRAGMA application_id":
+                # It cannot, while this one looks; but if it could, that would be no fault of the file.
+                with suppress(OutboxBusy):
+                    OutboxFile(outbox_path, 0).close()
+            return found
+
+        monkeypatch.setattr(OutboxFile, "_one", make_it_meanwhile)
+        OutboxFile(outbox_path, 5).close()
+        assert looks.count("PRAGMA application_id") > 1
+
+    def test_what_sqlite_does_not_wait_for_is_waited_for(
+        self, outbox_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        outbox_path.parent.mkdir()
+        other = sqlite3.connect(outbox_path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        steps: list[None] = []
+
+        def step_back() -> None:
+            steps.append(None)
+            if len(steps) == 3:
+                other.close()
+
+        monkeypatch.setattr(outbox_file, "_step_back", step_back)
+        OutboxFile(outbox_path, 5).close()
+        assert len(steps) == 3
+
+    def test_but_not_for_ever(self, outbox_path: Path) -> None:
+        outbox_path.parent.mkdir()
+        other = sqlite3.connect(outbox_path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(OutboxBusy):
+            OutboxFile(outbox_path, 0.05)
+        other.close()
 
 
 class TestBadFiles:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import random
 import sqlite3
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -100,7 +101,7 @@ class OutboxFile:
             self._release()
             raise _outbox_error(path, error) from error
         try:
-            self._prepare()
+            self._prepare_patiently(patience)
         except BaseException:
             self.close()
             raise
@@ -114,14 +115,26 @@ class OutboxFile:
         if self.owner is not None:
             self.owner.close()
 
+    def _prepare_patiently(self, patience: float) -> None:
+        """Several processes may make the file at once. SQLite refuses to wait where two could wait for each other, as
+        for the change to WAL: then the one that was refused lets go, and begins anew.
+        """
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                self._prepare()
+            except OutboxBusy:
+                if time.monotonic() >= deadline:
+                    raise
+                _step_back()
+            else:
+                return
+
     def _prepare(self) -> None:
+        # Before anything is written: the file of another program is left as it is.
+        with self._snapshot():
+            version = self._identify()
         with self._errors():
-            (version,) = self._one("PRAGMA user_version") or (0,)
-            (application,) = self._one("PRAGMA application_id") or (0,)
-            if application not in (0, APPLICATION) or (application == 0 and self._one("SELECT 1 FROM sqlite_schema")):
-                raise OutboxUnreadable(self._path, "is the database of another program")
-            if version > VERSION:
-                raise OutboxTooNew(self._path, f"has version {version}; this program knows {VERSION}")
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             found = self._one("PRAGMA quick_check(1)")
@@ -129,11 +142,23 @@ class OutboxFile:
                 raise OutboxUnreadable(self._path, "is damaged")
         if version == 0:
             with self._transaction():
-                if self._one("PRAGMA user_version") == (0,):
+                if self._identify() == 0:
                     for statement in _SCHEMA.split(";\n"):
                         self._connection.execute(statement)
                     self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
                     self._connection.execute(f"PRAGMA user_version = {VERSION}")
+
+    def _identify(self) -> int:
+        """The file's version, 0 for an empty one. To be called in a transaction: another process may make the file
+        between two looks.
+        """
+        (version,) = self._one("PRAGMA user_version") or (0,)
+        (application,) = self._one("PRAGMA application_id") or (0,)
+        if application not in (0, APPLICATION) or (application == 0 and self._one("SELECT 1 FROM sqlite_schema")):
+            raise OutboxUnreadable(self._path, "is the database of another program")
+        if version > VERSION:
+            raise OutboxTooNew(self._path, f"has version {version}; this program knows {VERSION}")
+        return cast("int", version)
 
     # Prompts.
 
@@ -295,11 +320,27 @@ class OutboxFile:
                     self._connection.execute("ROLLBACK")
 
     @contextmanager
+    def _snapshot(self) -> Generator[None]:
+        """What is read in it is of one moment."""
+        with self._errors():
+            self._connection.execute("BEGIN DEFERRED")
+            try:
+                yield
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+
+    @contextmanager
     def _errors(self) -> Generator[None]:
         try:
             yield
         except (sqlite3.Error, ValueError, OSError) as error:
             raise _outbox_error(self._path, error) from error
+
+
+def _step_back() -> None:
+    # At random, so that two that were in each other's way are not again.
+    time.sleep(random.uniform(0.001, 0.01))
 
 
 def _stored(row: tuple[Any, ...]) -> StoredPrompt:
