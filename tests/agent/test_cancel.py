@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from sayagain.identity import derive_message_id
+from sayagain.runtime import Foreground
 from support_agent import Client, Stop, World, code_of, settle, submitted
 from support_rules import rule
 from support_wire import WireError, prompt_params
@@ -376,3 +377,18 @@ async def test_after_a_withdrawal_the_next_prompt_waits_for_the_work_that_goes_o
     await submitted(fake, 2)
     fake.store(fake.submitted[-1])
     assert await client.answer(second) == {"messageId": fake.submitted[-1]}
+
+
+@rule("SUB-7", "CAN-1")
+@pytest.mark.parametrize("kind", ["subagent", "terminal"])
+async def test_behind_an_idle_session_subagents_are_stopped_and_nothing_else(
+    world: World, client: Client, kind: str
+) -> None:
+    session_id, fake = await world.work(client)
+    child_id = fake.spawn("helper")
+    items = {"subagent": {"type": kind, "sessionId": child_id}, "terminal": {"type": kind, "terminalId": "t"}}
+    fake.emit(Foreground(session_id, "idle", stop_reason="end_turn", background=[items[kind]]))
+    await client.idle(session_id)
+    await client.notify("session/cancel", {"sessionId": session_id})
+    await settle()
+    assert fake.interrupts == (1 if kind == "subagent" else 0)

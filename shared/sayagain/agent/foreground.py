@@ -41,6 +41,11 @@ class ForegroundMachine:
         """Whether foreground work is under way."""
         return self._state != "idle"
 
+    @property
+    def subagents(self) -> bool:
+        """Whether subagents work on in the background: they are stopped with the session's work (SUB-7)."""
+        return any(item["type"] == "subagent" for item in self._background or ())
+
     def report(self, event: Foreground) -> Mapping[str, Any] | None:
         """Take an event of the runtime; the ``state_update`` to send, or ``None`` when nothing changed."""
         changed = REPORTED[self._state, event.state]

@@ -102,7 +102,7 @@ class PromptPump:
         # The runtime may work on something else than the message that it gave back.
         if submitted is not None and await self._withdraw(submitted) and not self._foreground.active:
             return
-        if submitted is not None or self.table.busy or self._foreground.active:
+        if submitted is not None or self.table.busy or self._foreground.active or self._foreground.subagents:
             await self._backend.interrupt()
 
     # The task.
