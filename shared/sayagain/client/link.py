@@ -68,8 +68,8 @@ class _Heard:
 class LinkCall(Call):
     """A request whose wait can be given up without giving up the request."""
 
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(connection)
+    def __init__(self, withdraw: Callable[[Call], None]) -> None:
+        super().__init__(withdraw)
         self.answered = anyio.Event()
 
     def end(self, outcome: Any) -> None:
@@ -84,12 +84,7 @@ class _Connection(Connection):
     flooded: Callable[[], None]
 
     def begin_call(self, method: str, params: Mapping[str, Any]) -> LinkCall:
-        call = LinkCall(self)
-        call.id = self._outgoing.add(call)
-        self._send(jsonrpc.encode_request(call.id, method, params))
-        if self.is_closed:
-            call.end(ConnectionLost("the connection is closed"))
-        return call
+        return self._begin(LinkCall(self._withdraw), method, params)
 
     def _take(self, message: jsonrpc.Message, reply: Reply) -> None:
         if isinstance(message, jsonrpc.Invalid):

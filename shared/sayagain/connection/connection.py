@@ -1,6 +1,4 @@
-"""One connection to a peer: requests and answers in both directions. The shell around the JSON-RPC core.
-
-The agent serves its clients through it, and the client package speaks to agents through it.
+"""Lines in, lines out, and the order of both.
 
 The reader hands every message over in the order of the wire, and a handler's plain part runs before the next message
 is looked at; only what it returns to be awaited runs beside others. So a reservation that is made before the first
@@ -13,34 +11,25 @@ lines; all others just queue.
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 import anyio.abc
 
+from sayagain.connection.calls import Call, ConnectionLost, peer_error
+from sayagain.connection.requests import Deferred, IncomingRequest, Outcome, Reply, Result
 from sayagain.errors import InvalidRequest, RequestCancelled, SayagainError, to_wire
 from sayagain.protocol import jsonrpc
 from sayagain.transports import ClosedTransport, Transport
 
-__all__ = [
-    "DEFERRED",
-    "LAST_WORDS",
-    "Call",
-    "Connection",
-    "ConnectionLost",
-    "Deferred",
-    "Dispatcher",
-    "IncomingRequest",
-    "Outcome",
-    "PeerError",
-]
+__all__ = ["HIGH_WATER", "LAST_WORDS", "READ_WATER", "Connection", "Dispatcher"]
 
 logger = logging.getLogger(__name__)
+
+C = TypeVar("C", bound=Call)
 
 HIGH_WATER: Final = 1 << 20
 """Queued bytes above which volume producers wait: what a replay may hold in memory for a client that reads slowly."""
@@ -52,33 +41,6 @@ Well above :data:`HIGH_WATER`, so that a slow client's ``$/cancel_request`` is r
 LAST_WORDS: Final = 1.0
 """Seconds that queued lines get after the client ended its side. Answers to ``printf … | sayagain`` leave at once; a
 client that neither reads nor closes must not keep the process alive."""
-
-
-class Deferred:
-    """A handler's word that the request is answered later, by :meth:`IncomingRequest.respond` or ``fail``."""
-
-
-DEFERRED: Final = Deferred()
-
-Result: TypeAlias = Mapping[str, Any]
-Outcome: TypeAlias = Result | Deferred | Awaitable[Result | Deferred]
-
-
-class PeerError(Exception):
-    """The peer answered one of our requests with an error."""
-
-    def __init__(self, code: int, message: str, data: object = None) -> None:
-        super().__init__(code, message)
-        self.code = code
-        self.message = message
-        self.data = data
-
-    def __str__(self) -> str:
-        return f"{self.message} ({self.code})"
-
-
-class ConnectionLost(Exception):
-    """There is no answer to one of our requests: the connection ended first, or the request was given up."""
 
 
 class Dispatcher(Protocol):
@@ -95,60 +57,6 @@ class Dispatcher(Protocol):
     def closed(self, connection: Connection) -> None:
         """The connection is gone."""
         ...
-
-
-LOGGED: Final = 80
-"""Characters of an id or a method in a log line: a UUID and more."""
-
-Reply: TypeAlias = Callable[[bytes], None]
-"""Where an encoded answer goes: to the writer, or into the array of its batch."""
-
-
-@dataclass(eq=False, slots=True)
-class IncomingRequest:
-    """A client's request that is not answered yet. Answered exactly once; later answers are dropped (CAN-5)."""
-
-    connection: Connection
-    id: int | str
-    method: str
-    params: Mapping[str, Any]
-    _reply: Reply
-    answered: bool = False
-    on_cancel: Callable[[], None] | None = None
-    """What ``$/cancel_request`` does. Without it the request can't be cancelled and just gets its answer."""
-    after_success: Callable[[], None] | None = None
-    after_error: Callable[[], None] | None = None
-    """Plain calls that run right after the answer was queued, before anything else can be."""
-    _since: float = field(default_factory=time.monotonic)
-
-    def respond(self, result: Result) -> None:
-        """Answer with success."""
-        self._log("answered", result.get("messageId") or result.get("sessionId"))
-        self._answer(jsonrpc.encode_result(self.id, result), self.after_success)
-
-    def fail(self, error: BaseException) -> None:
-        """Answer with an error."""
-        self._log(f"failed ({type(error).__name__})", None)
-        self._answer(jsonrpc.encode_error(self.id, to_wire(error)), self.after_error)
-
-    def _log(self, outcome: str, made: object) -> None:
-        """One line a request: ids, outcome and time; params may hold keys and prompts, and are not for a log."""
-        level = logging.INFO if self.method.startswith("session/") else logging.DEBUG
-        if self.answered or not logger.isEnabledFor(level):
-            return
-        # As literals, and cut: a client may call all of these what it likes.
-        method, session, made = (ascii(value)[:LOGGED] for value in (self.method, self.params.get("sessionId"), made))
-        took = (time.monotonic() - self._since) * 1000
-        logger.log(level, "%s, session %s: %s, made %s, %.1f ms", method, session, outcome, made, took)
-
-    def _answer(self, line: bytes, after: Callable[[], None] | None) -> None:
-        if self.answered:
-            return
-        self.answered = True
-        self.connection.forget(self)
-        self._reply(line)
-        if after is not None:
-            after()
 
 
 class Connection:
@@ -213,12 +121,18 @@ class Connection:
 
     def begin_request(self, method: str, params: Mapping[str, Any]) -> Call:
         """Queue a request of ours, in its place among the updates; await ``call.result()`` for the answer."""
-        call = Call(self)
+        return self._begin(Call(self._withdraw), method, params)
+
+    def _begin(self, call: C, method: str, params: Mapping[str, Any]) -> C:
         call.id = self._outgoing.add(call)
         self._send(jsonrpc.encode_request(call.id, method, params))
         if self._closed:
             call.end(ConnectionLost("the connection is closed"))
         return call
+
+    def _withdraw(self, call: Call) -> None:
+        if self._outgoing.resolve(call.id) is not None:
+            self.notify("$/cancel_request", {"requestId": call.id})
 
     @property
     def is_full(self) -> bool:
@@ -300,7 +214,7 @@ class Connection:
                 self._notification(message)
             case jsonrpc.Response():
                 if (call := self._outgoing.resolve(message.id)) is not None:
-                    call.end(message.result if message.error is None else _peer_error(message.error))
+                    call.end(message.result if message.error is None else peer_error(message.error))
             case jsonrpc.Invalid():
                 if message.answered:
                     reply(jsonrpc.encode_error(message.id, to_wire(message.error)))
@@ -414,51 +328,3 @@ class Connection:
         request = self._incoming.get(request_id)
         if request is not None and request.on_cancel is not None:
             request.on_cancel()
-
-
-class Call:
-    """A request of ours that the client has not answered."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.id: int = -1
-        self._connection = connection
-        self._done = anyio.Event()
-        self._outcome: Any = None
-
-    async def result(self) -> Mapping[str, Any]:
-        """The peer's result; raises :class:`PeerError` or :class:`ConnectionLost`.
-
-        Cancelling the wait cancels the request (CAN-6).
-        """
-        try:
-            await self._done.wait()
-        except BaseException:
-            self.cancel()
-            raise
-        outcome: object = self._outcome
-        if isinstance(outcome, PeerError | ConnectionLost):
-            raise outcome
-        if not isinstance(outcome, Mapping):
-            raise PeerError(-32603, "the answer is no object")
-        return cast("Mapping[str, Any]", outcome)
-
-    def cancel(self) -> None:
-        """The answer no longer matters: tell the client, and ignore what it still sends."""
-        if self._connection._outgoing.resolve(self.id) is not None:  # pyright: ignore[reportPrivateUsage]
-            self._connection.notify("$/cancel_request", {"requestId": self.id})
-        self.end(ConnectionLost("the request was cancelled"))
-
-    def end(self, outcome: Any) -> None:
-        if not self._done.is_set():
-            self._outcome = outcome
-            self._done.set()
-
-
-def _peer_error(error: Mapping[str, Any]) -> PeerError:
-    """Whatever a peer may send as an error object."""
-    code, message = error.get("code"), error.get("message")
-    return PeerError(
-        code if isinstance(code, int) and not isinstance(code, bool) else -32603,
-        message if isinstance(message, str) else "",
-        error.get("data"),
-    )
