@@ -25,6 +25,7 @@ class Children:
 
     def __init__(self) -> None:
         self._turns: dict[str, str] = {}
+        self._seen: set[tuple[str, str]] = set()
         self.stopped = False
         """Whether the work that they belong to was interrupted: those that show up only now are to stop as well."""
 
@@ -32,14 +33,29 @@ class Children:
         """Take a notification of a child's thread; true when a turn began that has to be interrupted."""
         if method == "turn/started":
             self._turns[params["threadId"]] = params["turn"]["id"]
+            self._seen.add((params["threadId"], params["turn"]["id"]))
             return self.stopped
         if method in ("turn/completed", "thread/closed"):
             self._turns.pop(params["threadId"], None)
         return False
 
+    def work_began(self) -> None:
+        """A turn of the root began."""
+        self._seen = self.turns()
+
     def clear(self) -> None:
         """The process is gone."""
         self._turns.clear()
+        self._seen.clear()
+
+    def turns(self) -> set[tuple[str, str]]:
+        """The turns that run, by thread and turn."""
+        return set(self._turns.items())
+
+    @property
+    def of_work(self) -> frozenset[tuple[str, str]]:
+        """The turns that ran since the root's turn began."""
+        return frozenset(self._seen)
 
     @property
     def running(self) -> bool:

@@ -29,7 +29,7 @@ from sayagain_codex.patience import Patience
 from sayagain_codex.server import Servers
 from sayagain_codex.stopping import Stopping
 from sayagain_codex.submission import Submission
-from sayagain_codex.terminals import cancel_terminal, ended_silently
+from sayagain_codex.terminals import Terminals
 from sayagain_codex.titles import Titles
 from sayagain_codex.translate.live import LiveTranslator
 from sayagain_codex.translate.prompts import prompt_input
@@ -68,6 +68,7 @@ class CodexSession:
         self._titles = Titles(self._outbox)
         self._offers = Offers(session_id, self._outbox)
         self._children = Children()
+        self._terminals = Terminals(self._translator, self.notified)
         self._word = Word()
         self._host = Host(
             session_id,
@@ -83,6 +84,7 @@ class CodexSession:
             host=self._host,
             turns=self._turns,
             children=self._children,
+            terminals=self._terminals,
             patience=patience,
             tasks=tasks,
             word=self._word,
@@ -100,6 +102,8 @@ class CodexSession:
             word=self._word,
         )
         self._background: Sequence[Params] = []
+        # The end of a cancelled turn, of which commands are still being ended.
+        self._held_end: Params | None = None
 
     @property
     def session_id(self) -> str:
@@ -180,17 +184,13 @@ class CodexSession:
         elif self._children.notification(method, params) and server is not None:
             self._tasks.start_soon(self._children.interrupt, server)
         if method == "turn/completed" and (server := self._host.server) is not None:
-            self._tasks.start_soon(self._check_terminals, server, str(params["threadId"]))
+            self._tasks.start_soon(self._terminals.check, server, str(params["threadId"]))
         background = self._translator.background(self._session_id)
         if background != self._background:
             self._background = background
             if not self._turns.active:
                 self._outbox.emit(self._turns.again())
         self._word.wake()
-
-    async def _check_terminals(self, server: AppServer, thread_id: str) -> None:
-        for ended in await ended_silently(server, self._translator, thread_id):
-            self.notified("item/completed", ended)
 
     def _root(self, method: str, params: Params) -> None:
         match method:
@@ -207,9 +207,27 @@ class CodexSession:
                 pass
         if self._turns.is_proof(method, params):
             self._submission.item_completed()
+        if method == "turn/started":
+            self._release_end()
+            self._children.work_began()
         if method == "turn/completed":
             self._outbox.emit_all(self._asks.over(params["turn"]["id"]))
+            if self._stopping.goes_on(params["turn"]):
+                self._held_end = params
+                self._tasks.start_soon(self._end_late, params)
+                return
         self._turn(method, params)
+
+    async def _end_late(self, params: Params) -> None:
+        await self._stopping.end_rest(params["turn"])
+        if self._held_end is params:
+            self._release_end()
+            self._word.wake()
+
+    def _release_end(self) -> None:
+        params, self._held_end = self._held_end, None
+        if params is not None:
+            self._turn("turn/completed", params)
 
     def _turn(self, method: str, params: Params) -> None:
         self._submission.tell(self._turns.notification(method, params))
@@ -237,6 +255,7 @@ class CodexSession:
         self._children.clear()
         self._outbox.emit_all(self._asks.clear())
         self._outbox.emit_all(self._translator.close_calls("cancelled" if self._turns.cancelling else "failed"))
+        self._release_end()
         self._submission.died(detail)
         self._word.wake()
 
@@ -280,7 +299,7 @@ class CodexSession:
 
     async def cancel_terminal(self, terminal_id: str) -> None:
         """See the seam."""
-        await cancel_terminal(self._host.server, self._translator, terminal_id)
+        await self._terminals.cancel(self._host.server, terminal_id)
 
     # The end.
 

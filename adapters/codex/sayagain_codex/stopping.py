@@ -1,24 +1,35 @@
-"""How the work of a session is stopped: the turn of its own thread, and what its subagents do."""
+"""How the work of a session is stopped: the turn of its own thread, what its subagents do, and their commands.
+
+Codex lets the command of an interrupted turn run on as a background terminal, and tells the end of the turn before
+anything could be done about it (measured). Nothing of cancelled work may come after its end (CAN-2), so that end is
+held back until the commands are gone.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
 
 import anyio
 import anyio.abc
 
-from sayagain.errors import RuntimeFault
-from sayagain_codex.app_server import AppServerError
+from sayagain.errors import InvalidParams, RuntimeFault
+from sayagain_codex.app_server import AppServer, AppServerError
 from sayagain_codex.children import Children
 from sayagain_codex.host import RETRY, Host
 from sayagain_codex.patience import Patience
+from sayagain_codex.terminals import Terminals
 from sayagain_codex.turns import Turns
 from sayagain_codex.word import Word
 
 __all__ = ["Stopping"]
 
 logger = logging.getLogger(__name__)
+
+Params = Mapping[str, Any]
+Turnset = AbstractSet[tuple[str, str]]
 
 
 class Stopping:
@@ -31,6 +42,7 @@ class Stopping:
         host: Host,
         turns: Turns,
         children: Children,
+        terminals: Terminals,
         patience: Patience,
         tasks: anyio.abc.TaskGroup,
         word: Word,
@@ -39,14 +51,20 @@ class Stopping:
         self._host = host
         self._turns = turns
         self._children = children
+        self._terminals = terminals
         self._patience = patience
         self._tasks = tasks
         self._word = word
 
     async def interrupt(self) -> None:
-        """Stop the turn. A message that is being stored is stored first: an interrupt in between leaves a ghost."""
+        """Stop the turn. A message that is being stored is stored first: an interrupt in between leaves a ghost.
+
+        While the root is idle, its subagents are stopped; what runs in the background is none of their work (CAN-1).
+        """
         self._turns.interrupt()
-        if self._turns.submitted is None:
+        if self._turns.submitted is None and not self._turns.active:
+            await self._subagents()
+        elif self._turns.submitted is None:
             await self.at_once()
         else:
             self._tasks.start_soon(self._later, self._turns.submitted)
@@ -76,6 +94,44 @@ class Stopping:
                     return
             with anyio.move_on_after(RETRY):
                 await self._word.wait()
+
+    async def _subagents(self) -> None:
+        server, turns = self._host.server, self._children.turns()
+        if server is not None:
+            await self._children.interrupt(server)
+            await self._end(server, lambda: turns)
+
+    # What an interrupt leaves.
+
+    def goes_on(self, turn: Params) -> bool:
+        """Whether parts of the cancelled turn, which is said to be over, still work."""
+        return self._turns.cancelling and turn["status"] != "completed" and self._works(self._of(turn))
+
+    async def end_rest(self, turn: Params) -> None:
+        """End what still works of the cancelled turn; waits until it is gone, shortly."""
+        if self._host.server is not None:
+            await self._end(self._host.server, lambda: self._of(turn))
+
+    def _of(self, turn: Params) -> Turnset:
+        return {(self._session_id, turn["id"]), *self._children.of_work}
+
+    def _works(self, turns: Turnset) -> bool:
+        return bool(self._terminals.started_in(turns)) or not turns.isdisjoint(self._children.turns())
+
+    async def _end(self, server: AppServer, turns: Callable[[], Turnset]) -> None:
+        """A command that has not begun yet, or is about to end, is not ended by the first try."""
+        with anyio.move_on_after(self._patience.finish):
+            while self._host.server is server and self._works(turns()):
+                for terminal in self._terminals.started_in(turns()):
+                    try:
+                        await self._terminals.cancel(server, terminal.terminal_id)
+                    except (InvalidParams, AppServerError) as error:
+                        logger.debug("a command was not ended: %s", error)
+                        await self._terminals.check(server, terminal.thread_id)
+                    except RuntimeFault:
+                        return
+                with anyio.move_on_after(RETRY):
+                    await self._word.wait()
 
     async def everything(self, works: Callable[[], bool]) -> None:
         """Stop the turn and the subagents, until nothing ``works``; an app-server that does not stop is ended."""

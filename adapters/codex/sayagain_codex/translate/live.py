@@ -41,6 +41,8 @@ class OpenTerminal:
     session_id: str
     terminal_id: str
     thread_id: str
+    turn_id: str
+    """The turn that started it."""
     process_id: str
     background: bool
     """Its turn is over."""
@@ -154,7 +156,14 @@ class LiveTranslator:
     def terminals(self) -> list[OpenTerminal]:
         """The commands that run now, of all threads, in the order in which they began."""
         return [
-            OpenTerminal(thread.session_id, item_id, thread_id, as_text(opened.item.get("processId")), opened.turn_over)
+            OpenTerminal(
+                thread.session_id,
+                item_id,
+                thread_id,
+                opened.turn_id,
+                as_text(opened.item.get("processId")),
+                opened.turn_over,
+            )
             for thread_id, thread in self._threads.items()
             for item_id, opened in thread.items.items()
             if opened.runs

@@ -1,0 +1,165 @@
+"""What ends with the work that a client cancels, and what does not, in front of the real Codex."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from sayagain.testing.responses_api import ResponsesService
+from sayagain.testing.responses_script import Hold, Script, Step, Text, exec_command, spawn_agent
+from support_codex import AgentProcess
+from support_wire import Wire
+
+pytestmark = pytest.mark.real
+
+LONG = 30_000
+"""Milliseconds that the model waits for a command: longer than any test."""
+
+
+class Command:
+    """A command that runs until it is ended, and tells its process by a FIFO."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self._path = path
+        self.line = f"echo $$ > {path}; exec sleep 1000"
+        self.pid = 0
+
+    async def runs(self) -> None:
+        with anyio.fail_after(30):
+            text = await anyio.to_thread.run_sync(self._path.read_text, abandon_on_cancel=True)
+        self.pid = int(text)
+
+    @property
+    def alive(self) -> bool:
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        except OSError:
+            return False
+
+
+@pytest.fixture
+def command(folder: Path, env: dict[str, str]) -> Command:
+    return Command(folder / "command")
+
+
+@pytest.fixture
+def server(folder: Path, env: dict[str, str]) -> Iterator[Command]:
+    server = Command(folder / "server")
+    yield server
+    if server.alive:
+        with suppress(ProcessLookupError):
+            os.kill(server.pid, 9)
+
+
+@pytest.fixture
+async def session_id(agent: AgentProcess, cwd: str) -> str:
+    session_id = await agent.wire.new(cwd)
+    params = {"sessionId": session_id, "configId": "mode", "type": "id", "value": "full-access"}
+    await agent.wire.request("session/set_config_option", params)
+    return session_id
+
+
+async def runs(wire: Wire, command: Command) -> None:
+    """The command is told as well: Codex ends one that is interrupted before that (measured)."""
+    await command.runs()
+    await wire.until(lambda: any(command.line == update.get("command") for update in wire.updates()))
+
+
+async def cancel(wire: Wire, session_id: str) -> None:
+    await wire.notify("session/cancel", {"sessionId": session_id})
+
+
+async def test_a_command_ends_with_its_turn_and_one_of_an_earlier_turn_stays(
+    agent: AgentProcess, script: Script, session_id: str, command: Command, server: Command
+) -> None:
+    script.steps = [
+        Step("Serve", [[exec_command(server.line, id="server", yield_time_ms=300)], [Text("It serves.")]]),
+        Step("Run it", [[exec_command(command.line, id="command", yield_time_ms=LONG)], [Text("Never said.")]]),
+    ]
+    await agent.wire.prompt(session_id, "Serve")
+    await server.runs()
+    await agent.wire.idle(session_id)
+    await agent.wire.prompt(session_id, "Run it")
+    await runs(agent.wire, command)
+    await cancel(agent.wire, session_id)
+    await agent.wire.idle(session_id, 2)
+    assert not command.alive
+    assert server.alive
+    idle = agent.wire.updates(session_id, "state_update")[-1]
+    assert idle["stopReason"] == "cancelled"
+    assert idle["background"] == [{"type": "terminal", "terminalId": "server"}]
+    updates = agent.wire.updates(session_id)
+    ended = next(
+        n for n, update in enumerate(updates) if update.get("terminalId") == "command" and "exitStatus" in update
+    )
+    assert ended < updates.index(idle)
+    # A cancel of an idle session has nothing to stop: what serves is no part of any work.
+    await cancel(agent.wire, session_id)
+    await agent.wire.prompt(session_id, "Go on")
+    await agent.wire.idle(session_id, 3)
+    assert server.alive
+
+
+async def test_what_the_turn_left_in_the_background_ends_with_it(
+    agent: AgentProcess, service: ResponsesService, script: Script, session_id: str, server: Command
+) -> None:
+    call = exec_command(server.line, id="server", yield_time_ms=300)
+    script.steps = [Step("Serve", [[call], [Text("It serves. "), Hold("model"), Text("Never said.")]])]
+    await agent.wire.prompt(session_id, "Serve")
+    await server.runs()
+    await service.held("model")
+    await cancel(agent.wire, session_id)
+    await agent.wire.idle(session_id)
+    assert not server.alive
+    assert agent.wire.updates(session_id, "state_update")[-1]["background"] == []
+
+
+async def test_a_subagents_command_ends_with_the_work_of_its_root(
+    agent: AgentProcess, service: ResponsesService, script: Script, session_id: str, command: Command
+) -> None:
+    script.steps = [
+        Step("Look around", [[exec_command(command.line, yield_time_ms=LONG)], [Text("Never said.")]]),
+        Step("Delegate", [[spawn_agent("Look around")], [Text("parent "), Hold("parent"), Text("done")]]),
+    ]
+    await agent.wire.prompt(session_id, "Delegate")
+    await runs(agent.wire, command)
+    await service.held("parent")
+    await cancel(agent.wire, session_id)
+    await agent.wire.idle(session_id)
+    assert not command.alive
+    (announced, *_) = agent.wire.updates(session_id, "subagent_update")
+    assert agent.wire.states(announced["sessionId"]) == ["running", "idle:cancelled"]
+    assert agent.wire.updates(session_id, "state_update")[-1]["background"] == []
+
+
+async def test_a_subagent_that_works_on_behind_an_idle_root_can_be_stopped(
+    agent: AgentProcess, script: Script, session_id: str, command: Command
+) -> None:
+    script.steps = [
+        Step("Look around", [[exec_command(command.line, yield_time_ms=LONG)], [Text("Never said.")]]),
+        Step("Delegate", [[spawn_agent("Look around")], [Text("It is on its way.")]]),
+    ]
+    await agent.wire.prompt(session_id, "Delegate")
+    await runs(agent.wire, command)
+    await agent.wire.idle(session_id)
+    (announced, *_) = agent.wire.updates(session_id, "subagent_update")
+    child = announced["sessionId"]
+    listed = [{"type": "subagent", "sessionId": child}]
+    await agent.wire.until(lambda: agent.wire.updates(session_id, "state_update")[-1]["background"] == listed)
+    await cancel(agent.wire, session_id)
+    await agent.wire.until(lambda: agent.wire.updates(session_id, "state_update")[-1]["background"] == [])
+    assert agent.wire.states(child) == ["running", "idle:cancelled"]
+    await agent.wire.until(lambda: any("exitStatus" in update for update in agent.wire.updates(child)))
+    assert not command.alive
+    assert agent.wire.states(session_id)[:2] == ["running", "idle:end_turn"]
+    # Those of later work run.
+    script.steps = [Step("Again", [[Text("Yes.")]])]
+    await agent.wire.prompt(session_id, "Again")
+    await agent.wire.idle(session_id, 2)
