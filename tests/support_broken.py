@@ -135,6 +135,14 @@ class Prints(Fault):
         return ["Listening.", m] if self.asked(m).get("method") == "session/list" else [m]
 
 
+@trips("base-message-form")
+class NoVersionField(Fault):
+    def agent(self, m: Message) -> Iterable[Message | str]:
+        if self.asked(m).get("method") == "session/list":
+            return [{name: value for name, value in m.items() if name != "jsonrpc"}]
+        return [m]
+
+
 @trips("base-one-answer")
 class AnswersTwice(Fault):
     def agent(self, m: Message) -> Iterable[Message | str]:

@@ -1,37 +1,12 @@
-"""Text for a terminal: in a style, and without what a terminal would obey. No I/O."""
+"""Text for a terminal, in a style. No I/O."""
 
 from __future__ import annotations
 
-import re
-from typing import Final, TypeAlias
+from typing import TypeAlias
+
+from sayagain.legible import clean, excerpt, plain
 
 __all__ = ["Span", "clean", "excerpt", "plain"]
 
 Span: TypeAlias = tuple[str, str]
 """A style (a name that :mod:`sayagain.chat.terminal` has a colour for, or ``""``), and a text in it."""
-
-_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-"""Colours, movements of the cursor, titles: what programs write for a terminal of their own."""
-
-
-def clean(text: str) -> str:
-    """Without what a terminal would obey: an agent's text is not trusted to move the cursor, or to reverse a line."""
-    return "".join(map(_shown, text))
-
-
-def plain(text: str) -> str:
-    """The output of a program without its colours; what else a terminal would obey is replaced."""
-    return clean(_SEQUENCE.sub("", text))
-
-
-def excerpt(text: str, longest: int = 60) -> str:
-    """The text on one line, cut to a length."""
-    line = " ".join(clean(text).split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
-
-
-def _shown(char: str) -> str:
-    if char.isprintable() or char in "\n\t":
-        return char
-    # Parts of line ends, and of emoji.
-    return "" if char in "\r\u200d" else "\N{REPLACEMENT CHARACTER}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Final
+from typing import Any, Final
 
+from sayagain.check.form import is_id
 from sayagain.check.lines import label
 from sayagain.check.trace import Event, as_mapping
 from sayagain.check.wire import BARRIER
+from sayagain.legible import clean, excerpt
 
 __all__ = ["diagram", "rows_of"]
 
@@ -63,17 +65,18 @@ def rows_of(trace: Sequence[Event], lines: Sequence[Event]) -> list[Row]:
 
 def _without_barriers(trace: Sequence[Event]) -> Sequence[Event]:
     """The check's own questions whether all is here yet, and their answers, tell nobody anything."""
-    asked = {(event.connection, event.message["id"]) for event in trace if event.method == BARRIER}
+    asked = {_number(event) for event in trace if event.side == "client" and event.method == BARRIER}
     return [
         event
         for event in trace
-        if event.method != BARRIER
-        and not (
-            event.side == "agent"
-            and event.method is None
-            and (event.connection, as_mapping(event.message).get("id")) in asked
-        )
+        if event.method != BARRIER and not (event.side == "agent" and event.method is None and _number(event) in asked)
     ]
+
+
+def _number(event: Event) -> tuple[int, Any]:
+    """The connection and the id; ``None`` where that is no id."""
+    request_id = as_mapping(event.message).get("id")
+    return event.connection, request_id if is_id(request_id) else None
 
 
 def diagram(trace: Sequence[Event], lines: Sequence[Event], title: str) -> str:
@@ -108,19 +111,15 @@ def _row(row: Row, y: int) -> str:
     if event.side == "note":
         return (
             f'<rect x="{CLIENT + 90}" y="{y - 15}" width="{AGENT - CLIENT - 180}" height="21" rx="4" class="note"/>'
-            f'<text x="{WIDTH // 2}" y="{y}" class="aside">{escape(_cut(said))}</text>'
+            f'<text x="{WIDTH // 2}" y="{y}" class="aside">{escape(excerpt(said, LONGEST))}</text>'
         )
     mark = " shown" if row.shown else ""
     start, end = (CLIENT, AGENT - 7) if event.side == "client" else (AGENT, CLIENT + 7)
     point = 7 if event.side == "client" else -7
     head = f"{end + point},{y + 4} {end},{y} {end},{y + 8}"
     return (
-        f'<g class="{event.side}{mark}"><title>{escape(event.text[:2000])}</title>'
+        f'<g class="{event.side}{mark}"><title>{escape(clean(event.text[:2000]))}</title>'
         f'<line x1="{start}" y1="{y + 4}" x2="{end}" y2="{y + 4}"/><polygon points="{head}"/>'
-        f'<text x="{CLIENT + 14}" y="{y}">{escape(_cut(said))}</text>'
+        f'<text x="{CLIENT + 14}" y="{y}">{escape(excerpt(said, LONGEST))}</text>'
         f'<text x="{AGENT + 10}" y="{y + 8}" class="number">#{event.index}</text></g>'
     )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from sayagain.check.trace import Event, as_mapping, blocks_text
+from sayagain.legible import excerpt
 
 __all__ = ["describe", "label"]
 
 LONGEST: Final = 60
 """Characters of a text that are shown."""
+
+LONGEST_LINE: Final = 400
+"""Characters of a line."""
 
 
 def describe(event: Event) -> str:
@@ -20,18 +24,19 @@ def describe(event: Event) -> str:
 
 
 def label(event: Event) -> str:
-    """What a line says."""
+    """What a line says, fit to be shown."""
+    return _short(_label(event), LONGEST_LINE)
+
+
+def _label(event: Event) -> str:
     if event.side == "note":
         return event.text
-    message = event.message
-    if isinstance(message, list):
-        return f"a batch of {len(cast('list[Any]', message))}"
-    if not isinstance(message, dict):
+    if not event.is_object:
         return f"no JSON-RPC message: {_short(event.text)}"
     if event.kind:
         return _update(event.update)
     if event.method is not None:
-        number = f" (id {message['id']})" if "id" in message else ""
+        number = f" (id {event.message['id']})" if "id" in event.message else ""
         return f"{event.method}{number}{_params(event.method, event.params)}"
     fields = as_mapping(event.message)
     if "error" in fields:
@@ -89,5 +94,5 @@ def _quoted(text: str) -> str:
 
 
 def _short(text: str, longest: int = LONGEST) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    # What an agent writes may be as long as a line is allowed to be.
+    return excerpt(text[: 4 * longest], longest)

@@ -39,7 +39,7 @@ class Event:
     """One line on the wire, or a note of what happened beside it (``side`` is ``note``).
 
     ``index`` counts over the whole run, ``connection`` the agent's processes from 1. ``message`` is ``None`` for a line
-    that is no JSON-RPC object.
+    that is no JSON. Each entry of a batch is an event of its own.
     """
 
     index: int
@@ -47,6 +47,11 @@ class Event:
     side: Side
     text: str
     message: Any = None
+
+    @property
+    def is_object(self) -> bool:
+        """Whether the line is a JSON object, as a message has to be."""
+        return isinstance(self.message, dict)
 
     @property
     def method(self) -> str | None:

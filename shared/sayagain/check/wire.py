@@ -8,7 +8,10 @@ from typing import Any, Final, cast
 
 import anyio
 
+from sayagain.check.form import is_id
 from sayagain.check.trace import Event, Trace, as_mapping
+from sayagain.legible import excerpt
+from sayagain.protocol.codec import loads
 from sayagain.transports import ClosedTransport, Transport
 
 __all__ = ["BARRIER", "AgentError", "AgentWire", "Call", "Gone", "Silent", "text"]
@@ -22,15 +25,22 @@ BARRIER: Final = "_sayagain/barrier"
 MOST_EVENTS: Final = 50_000
 """Lines of one run. An agent that floods is given up."""
 
+LONGEST_CODE: Final = 20
+LONGEST_ERROR: Final = 200
+"""Characters of an error's message that are repeated in a reason. The line that is shown has the rest."""
+
+BOM: Final = b"\xef\xbb\xbf"
+
 
 class AgentError(Exception):
     """The agent answered with an error."""
 
     def __init__(self, call: Call, error: Mapping[str, Any]) -> None:
-        super().__init__(f"{call.method} was answered with {error.get('code')} {error.get('message')!r}")
-        self.call = call
-        self.code = error.get("code")
         self.message = str(error.get("message"))
+        self.code = error.get("code")
+        said = f"{excerpt(str(self.code), LONGEST_CODE)} {excerpt(self.message, LONGEST_ERROR)!r}"
+        super().__init__(f"{call.method} was answered with {said}")
+        self.call = call
         self.data: Any = error.get("data")
 
 
@@ -101,6 +111,7 @@ class AgentWire:
         self.given_up = ""
         """Why nothing more is read, if that is not the agent's doing."""
         self._last_id = 0
+        self._first = True
         self._calls: dict[Any, Call] = {}
         self._changed = anyio.Event()
         self._writing = anyio.Lock()
@@ -253,29 +264,30 @@ class AgentWire:
     async def _take(self, line: bytes) -> None:
         shown = line.decode("utf-8", "replace")
         try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            self.trace.add(self.connection, "agent", shown)
-            return
-        event = self.trace.add(self.connection, "agent", shown, message)
-        for item in cast("list[Any]", message) if isinstance(message, list) else [message]:
-            await self._understand(event, item)
+            # A mark at the beginning of a stream is a fault of its own; what is behind it is understood.
+            message = loads(line.removeprefix(BOM) if self._first else line)
+        except ValueError:
+            message = None
+        self._first = False
+        if isinstance(message, list) and message:
+            for entry in cast("list[Any]", message):
+                await self._understand(self.trace.add(self.connection, "agent", json.dumps(entry), entry))
+        else:
+            await self._understand(self.trace.add(self.connection, "agent", shown, message))
         self._wake()
 
-    async def _understand(self, event: Event, item: object) -> None:
-        if not isinstance(item, dict):
-            return
-        fields = cast("dict[str, Any]", item)
+    async def _understand(self, event: Event) -> None:
+        fields = as_mapping(event.message)
         request_id = fields.get("id")
         if "method" in fields:
-            if request_id is not None and item is event.message:
+            if is_id(request_id):
                 self.open_asks.append(event)
                 if not self.hold_asks:
                     await self._answer(event)
-            elif fields["method"] == "$/cancel_request":
+            elif event.method == "$/cancel_request":
                 self.open_asks = [ask for ask in self.open_asks if ask.message["id"] != event.params.get("requestId")]
-        elif isinstance(request_id, int | str) and (call := self._calls.get(request_id)) and call.answer is None:
-            call.answer = event if item is event.message else Event(event.index, event.connection, "agent", "", item)
+        elif is_id(request_id) and (call := self._calls.get(request_id)) and call.answer is None:
+            call.answer = event
 
     async def _answer(self, event: Event) -> None:
         try:

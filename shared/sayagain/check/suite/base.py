@@ -6,6 +6,7 @@ import uuid
 from typing import Any, cast
 
 from sayagain.check.bench import Bench, Session
+from sayagain.check.form import flaw, is_id
 from sayagain.check.model import Area, Failed, NotJudged, Source
 from sayagain.check.suite.table import Table
 from sayagain.check.trace import HISTORY, Event, as_mapping, told
@@ -20,6 +21,8 @@ TRANSPORT = "Transports: stdio"
 CUSTOM = "Extensibility"
 SETUP = "Session Setup"
 LIFECYCLE = "Prompt Lifecycle"
+
+BOM = "\ufeff"
 
 
 def nobody() -> Session:
@@ -104,8 +107,23 @@ async def _parse_error(bench: Bench) -> None:
 @BASE.must("base-clean-output", TRANSPORT, "Standard output carries JSON-RPC messages and nothing else.", over=True)
 async def _clean(bench: Bench) -> None:
     for event in bench.trace.events:
-        if event.side == "agent" and not isinstance(event.message, dict | list):
+        if event.side == "agent" and not event.is_object:
             raise Failed("the agent writes what is no message", event)
+        if event.side == "agent" and event.text.startswith(BOM):
+            raise Failed("the agent writes a byte order mark", event)
+
+
+@BASE.must(
+    "base-message-form",
+    TRANSPORT,
+    'Every message has "jsonrpc": "2.0", an id that is a string or an integer where one belongs, and what makes it a '
+    "request, a notification, a result or an error.",
+    over=True,
+)
+async def _form(bench: Bench) -> None:
+    for event in bench.trace.events:
+        if event.side == "agent" and event.is_object and (wrong := flaw(event.message)):
+            raise Failed(f"the message is no JSON-RPC 2.0: {wrong}", event)
 
 
 @BASE.must("base-one-answer", TRANSPORT, "Every request is answered once, and nothing is answered unasked.", over=True)
@@ -115,7 +133,7 @@ async def _one_answer(bench: Bench) -> None:
     for event in bench.trace.events:
         fields = as_mapping(event.message)
         request_id: Any = fields.get("id")
-        if not isinstance(request_id, int | str):
+        if not is_id(request_id):
             continue
         name = (event.connection, request_id)
         if event.side == "client" and "method" in fields:
