@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from sayagain.testing.responses_api import ResponsesService
-from sayagain.testing.responses_script import Hold, Script, Step, Text, spawn_agent
+from sayagain.testing.responses_script import Hold, Script, Step, Text, exec_command, spawn_agent
 from support_codex import AgentProcess, agent_process, codex_pids, raw_codex, rollout, rows, stored_ids
 from support_wire import WireError, entities, prompt_params
 
@@ -164,6 +164,28 @@ async def test_what_two_sessions_do_is_told_apart_in_one_process(
         await agent.wire.prompt(session_id, "Go on")
     await agent.wire.idle(sessions[0], 2)
     await agent.wire.idle(sessions[1], 2)
+
+
+async def test_what_ran_in_the_background_of_a_dead_codex_is_no_longer_listed(
+    script: Script, agent: AgentProcess, env: dict[str, str], cwd: str
+) -> None:
+    script.steps = [Step("Serve", [[exec_command("sleep 60", id="server", yield_time_ms=300)], [Text("It serves.")]])]
+    session_id = await agent.wire.new(cwd)
+    params = {"sessionId": session_id, "configId": "mode", "type": "id", "value": "full-access"}
+    await agent.wire.request("session/set_config_option", params)
+    await agent.wire.prompt(session_id, "Serve")
+    await agent.wire.idle(session_id)
+    assert agent.wire.updates(session_id, "state_update")[-1]["background"] != []
+    (codex,) = codex_pids(env)
+    os.kill(codex, signal.SIGKILL)
+    await agent.wire.until(lambda: agent.wire.updates(session_id, "state_update")[-1]["background"] == [])
+    assert agent.wire.states(session_id) == ["running", "idle:end_turn", "idle"]
+    assert await agent.close() == 0
+    # Whoever loads the thread knows that nothing runs, and says so (UPD-8).
+    async with agent_process(env) as again:
+        await again.wire.initialize()
+        await again.wire.resume(session_id, cwd, replay=True)
+        assert again.wire.updates(session_id, "state_update")[-1]["background"] == []
 
 
 async def test_a_thread_of_an_older_codex_keeps_the_promise(

@@ -166,6 +166,9 @@ async def playing(folder: Path, mode: str = "paginated") -> AsyncIterator[Scene]
             scene = Scene(session, servers)
             tasks.start_soon(scene.watch)
             await session.own()
+            # That nothing runs in the background.
+            await scene.until(lambda: scene.of(Foreground))
+            scene.events.clear()
             yield scene
             # Nothing of the test's own works any more.
             tasks.cancel_scope.cancel()

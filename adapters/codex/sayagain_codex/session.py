@@ -151,6 +151,8 @@ class CodexSession:
         self._offers.loaded(result)
         self._titles.described(self.thread)
         self._turn("thread/status/changed", {"status": self.thread["status"]})
+        # Until now nobody knew whether anything runs.
+        self._tell_background(anew=True)
         self._tasks.start_soon(self._offers.describe, server, str(self.thread["cwd"]))
 
     async def reader(self) -> AppServer:
@@ -185,12 +187,16 @@ class CodexSession:
             self._tasks.start_soon(self._children.interrupt, server)
         if method == "turn/completed" and (server := self._host.server) is not None:
             self._tasks.start_soon(self._terminals.check, server, str(params["threadId"]))
-        background = self._translator.background(self._session_id)
-        if background != self._background:
-            self._background = background
-            if not self._turns.active:
-                self._outbox.emit(self._turns.again())
+        self._tell_background()
         self._word.wake()
+
+    def _tell_background(self, *, anew: bool = False) -> None:
+        """The idle state once more, when what runs in the background changed; other states have it anyhow (UPD-8)."""
+        background = self._translator.background(self._session_id)
+        if anew or background != self._background:
+            self._background = background
+            if not self._turns.active and self._turns.submitted is None:
+                self._outbox.emit(self._turns.again())
 
     def _root(self, method: str, params: Params) -> None:
         match method:
@@ -257,6 +263,7 @@ class CodexSession:
         self._outbox.emit_all(self._translator.close_calls("cancelled" if self._turns.cancelling else "failed"))
         self._release_end()
         self._submission.died(detail)
+        self._tell_background()
         self._word.wake()
 
     # Prompts.
