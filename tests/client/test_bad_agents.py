@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from client.places import Place, Scripted, until
@@ -25,6 +26,7 @@ from sayagain.client import (
     PeerError,
     PermissionRequest,
     PromptKept,
+    PromptWithdrawn,
     ResumeFailed,
     Retries,
     connect,
@@ -143,6 +145,69 @@ class TestLater:
                     await session.prompt("x")
             async with Outbox(outbox_path) as outbox:
                 assert len(await outbox.prompts()) == 1
+
+    @pytest.mark.parametrize(
+        "garbage",
+        [
+            {"error": "boom"},
+            {"error": {}},
+            {"error": {"message": "no code", "data": {"reason": "prompt_refused"}}},
+            {"error": {"code": -32602}},
+            {"error": {"code": -32602.0, "message": "m"}},
+            {"error": {"code": "-32602", "message": "m"}},
+            {"error": {"code": True, "message": "m"}},
+            {"error": {"code": -32602, "message": "m"}, "result": {"messageId": "m"}},
+            {"error": {"code": 1 << 99, "message": "m"}},
+            {"error": None},
+            {"result": None},
+        ],
+    )
+    async def test_garbage_is_no_refusal(self, outbox_path: Path, garbage: dict[str, Any]) -> None:
+        results = {"initialize": {"protocolVersion": 2}, "session/new": {"sessionId": "s"}}
+
+        def answer(asked: dict[str, Any]) -> list[Any]:
+            result = results.get(asked["method"])
+            return [{"id": asked["id"], **(garbage if result is None else {"result": result})}]
+
+        agent = Scripted(answer)
+        with anyio.fail_after(20):
+            async with with_retries(agent.open, QUICK, outbox=outbox_path) as client:
+                session = await client.new_session("/")
+                with pytest.raises(PromptKept):
+                    await session.prompt("x")
+            async with Outbox(outbox_path) as outbox:
+                (row,) = await outbox.prompts()
+                assert row.reason
+        keys = [asked["params"]["idempotencyKey"] for asked in agent.asked if asked["method"] == "session/prompt"]
+        assert keys == [row.key] * QUICK.attempts
+
+    @pytest.mark.parametrize("garbage", [{"error": "boom"}, {"result": "boom"}])
+    async def test_nobody_knows_what_garbage_was_to_say(self, garbage: dict[str, Any]) -> None:
+        """A prompt that is taken back while garbage is on its way may have been inserted."""
+        results = {"initialize": {"protocolVersion": 2}, "session/new": {"sessionId": "s"}}
+        prompt: dict[str, Any] = {}
+
+        def answer(asked: dict[str, Any]) -> list[Any]:
+            match asked["method"]:
+                case "session/prompt":
+                    prompt.update(asked)
+                    return []
+                case "$/cancel_request":
+                    return [{"id": prompt["id"], **garbage}]
+                case method:
+                    return [{"id": asked["id"], "result": results[method]}]
+
+        agent = Scripted(answer)
+        with anyio.fail_after(20):
+            async with connect(agent.open) as client:
+                session = await client.new_session("/")
+                submitted = await session.submit("x")
+                while submitted.call is None:
+                    await anyio.lowlevel.checkpoint()
+                await session.withdraw(submitted)
+                with pytest.raises(PromptWithdrawn) as caught:
+                    await submitted.inserted()
+        assert caught.value.uncertain
 
     async def test_a_held_prompt_may_wait_for_long(self) -> None:
         place = Place()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sayagain.errors import to_wire
 from sayagain.protocol.jsonrpc import (
+    MALFORMED,
     MAX_BATCH,
     Batch,
     BatchReply,
@@ -26,6 +27,8 @@ from sayagain.protocol.jsonrpc import (
     encode_request,
     encode_result,
 )
+
+_ERROR = {"code": 1, "message": "m"}
 
 
 def decode(*chunks: bytes, max_line: int = 10_000_000) -> list[Incoming]:
@@ -61,8 +64,9 @@ def plain(event: Incoming) -> Any:
         ({"id": 1, "result": {"a": 1}}, Response(1, {"a": 1})),
         ({"id": 1, "result": None}, Response(1, None)),
         ({"id": 1, "result": 1, "error": None}, Response(1, 1)),
-        ({"id": 1, "error": {"code": 1, "message": "m"}}, Response(1, None, {"code": 1, "message": "m"})),
-        ({"id": None, "error": {"code": 1, "message": "m"}}, Response(None, None, {"code": 1, "message": "m"})),
+        ({"id": 1, "result": None, "error": _ERROR}, Response(1, None, _ERROR)),
+        ({"id": 1, "error": _ERROR}, Response(1, None, _ERROR)),
+        ({"id": None, "error": _ERROR}, Response(None, None, _ERROR)),
         ({"id": 1, "method": "a", "result": 1}, Request(1, "a", {})),
     ],
 )
@@ -112,6 +116,14 @@ def test_invalid_message(message: Any, expected: Any) -> None:
         ({"id": True, "error": 7}, None),
         ({"id": 1.0, "error": 7}, None),
         ({"error": 7}, None),
+        ({"id": 1, "error": {"message": "no code"}}, 1),
+        ({"id": 1, "error": {"code": -32602}}, 1),
+        ({"id": 1, "error": {"code": -32602, "message": None}}, 1),
+        *(
+            ({"id": 1, "error": {"code": code, "message": "m"}}, 1)
+            for code in (None, "-32602", -32602.0, True, 1 << 40)
+        ),
+        ({"id": 1, "error": {"code": -32602, "message": "m"}, "result": {"messageId": "m"}}, 1),
     ],
 )
 def test_malformed_answer_is_an_error_response_and_never_answered(message: Any, request_id: Any) -> None:
@@ -119,7 +131,19 @@ def test_malformed_answer_is_an_error_response_and_never_answered(message: Any, 
     assert isinstance(event, Response)
     assert event.id == request_id
     assert event.error
-    assert event.error["code"] == -32600
+    # No code of the peer's: it refused nothing.
+    assert (event.error["code"], event.error["data"]) == (-32603, {"reason": MALFORMED})
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [("boom", ": boom"), ({"message": "x" * 999}, ": " + "x" * 200), ("", ""), ({"code": -32602}, ""), ([], "")],
+)
+def test_a_malformed_answer_is_told_with_what_it_says(error: Any, said: str) -> None:
+    event = decode_one({"jsonrpc": "2.0", "id": 1, "error": error})
+    assert isinstance(event, Response)
+    assert event.error
+    assert event.error["message"] == f"The peer sent a malformed answer{said}"
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ import anyio
 from sayagain.client.errors import PromptError
 from sayagain.client.link import Link, LinkCall
 from sayagain.connection import PeerError
+from sayagain.protocol.jsonrpc import MALFORMED
 
-__all__ = ["Fate", "Prompt", "fate_of", "new_key"]
+__all__ = ["Fate", "Prompt", "fate_of", "is_garbled", "new_key"]
 
 
 def new_key() -> str:
@@ -23,7 +24,10 @@ def new_key() -> str:
 
 
 class Fate(Enum):
-    """What becomes of a prompt that was answered with an error: it was not inserted, and its key is unused (KEY-4)."""
+    """What becomes of a prompt that was answered with an error: it was not inserted, and its key is unused (KEY-4).
+
+    That does not hold of an answer that is none (:func:`is_garbled`): it goes on as after a lost answer.
+    """
 
     AGAIN = "again"
     """The trouble may pass."""
@@ -56,10 +60,17 @@ _REASONS: Final[Mapping[str, Fate]] = {"prompt_refused": Fate.NEVER, "runtime_mi
 
 def fate_of(error: PeerError) -> Fate:
     """What an error answer to ``session/prompt`` means. An unknown code may pass: nothing was inserted."""
+    return _REASONS.get(_reason(error)) or _CODES.get(error.code, Fate.AGAIN)
+
+
+def is_garbled(error: PeerError) -> bool:
+    """Whether this is no word of the agent's, but what stands for an answer that is none."""
+    return _reason(error) == MALFORMED
+
+
+def _reason(error: PeerError) -> str:
     reason: object = error.data.get("reason") if isinstance(error.data, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    if isinstance(reason, str) and reason in _REASONS:
-        return _REASONS[reason]
-    return _CODES.get(error.code, Fate.AGAIN)
+    return reason if isinstance(reason, str) else ""
 
 
 class Prompt:

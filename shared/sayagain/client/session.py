@@ -23,7 +23,7 @@ from sayagain.client.errors import (
 from sayagain.client.events import Event, Update, weigh
 from sayagain.client.link import Link, LinkCall, LinkLost
 from sayagain.client.outbox import StoredPrompt, start_of_today
-from sayagain.client.prompts import Fate, Prompt, fate_of, new_key
+from sayagain.client.prompts import Fate, Prompt, fate_of, is_garbled, new_key
 from sayagain.client.replay import ReplayTracker
 from sayagain.connection import PeerError
 from sayagain.fault_points import Point
@@ -299,7 +299,7 @@ class Session:
     async def _refused(self, prompt: Prompt, error: PeerError) -> None:
         fate, retries = fate_of(error), self._client.retries
         if not prompt.wanted:
-            await self._withdrawn(prompt, "before it was inserted", uncertain=False)
+            await self._withdrawn(prompt, "before it was inserted", uncertain=is_garbled(error))
         elif fate is Fate.NEVER:
             await self._failed(prompt, error.message, error.code)
         elif fate is Fate.USER or retries is None or prompt.refusals + 1 >= retries.attempts:

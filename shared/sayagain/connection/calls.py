@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import anyio
 
+from sayagain.protocol.jsonrpc import MALFORMED
+
 __all__ = ["Call", "ConnectionLost", "PeerError", "peer_error"]
 
 
@@ -50,7 +52,7 @@ class Call:
         if isinstance(outcome, PeerError | ConnectionLost):
             raise outcome
         if not isinstance(outcome, Mapping):
-            raise PeerError(-32603, "the answer is no object")
+            raise PeerError(-32603, "the answer is no object", {"reason": MALFORMED})
         return cast("Mapping[str, Any]", outcome)
 
     def cancel(self) -> None:
@@ -66,10 +68,5 @@ class Call:
 
 
 def peer_error(error: Mapping[str, Any]) -> PeerError:
-    """Whatever a peer may send as an error object."""
-    code, message = error.get("code"), error.get("message")
-    return PeerError(
-        code if isinstance(code, int) and not isinstance(code, bool) else -32603,
-        message if isinstance(message, str) else "",
-        error.get("data"),
-    )
+    """Of a wire error object; the decoder lets no other pass."""
+    return PeerError(error["code"], error["message"], error.get("data"))

@@ -18,6 +18,7 @@ from sayagain.protocol.codec import dumps, dumps_fast, loads
 from sayagain.protocol.lines import MAX_LINE, LineSplitter, TooLong
 
 __all__ = [
+    "MALFORMED",
     "MAX_BATCH",
     "Batch",
     "BatchReply",
@@ -42,11 +43,15 @@ __all__ = [
 MAX_BATCH: Final = 10_000
 """Most entries of a batch; a longer one is refused as a whole."""
 
+MALFORMED: Final = "malformed_answer"
+"""``data.reason`` of the error that stands for an answer which is none: what became of the request is not known."""
+
 RequestId: TypeAlias = str | int
 """Never ``null``, a boolean or a float (RPC-2)."""
 
 _BOM: Final = b"\xef\xbb\xbf"
-_MALFORMED: Final[Mapping[str, Any]] = {"code": InvalidRequest.code, "message": "The peer sent a malformed error"}
+_SAID: Final = 200
+"""Characters of a malformed error that are passed on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +200,27 @@ def _message(value: object) -> Message:
 
 
 def _response(message: Mapping[str, Any]) -> Response:
-    """Lenient, because refusing a malformed answer would leave the request that it answers open for ever."""
+    """Lenient, because refusing a malformed answer would leave the request that it answers open for ever.
+
+    But garbage is no refusal: what is neither a result nor an error object (JSON-RPC 2.0, 5 and 5.1), or is both,
+    becomes an error that says so (:data:`MALFORMED`).
+    """
     request_id = _request_id(message.get("id"))
-    error = message.get("error")
+    result, error = message.get("result"), message.get("error")
     if error is None and "result" in message:
-        return Response(request_id, message["result"])
-    return Response(request_id, error=cast("dict[str, Any]", error) if isinstance(error, dict) else _MALFORMED)
+        return Response(request_id, result)
+    if result is None and isinstance(error, dict) and _is_error(cast("dict[str, Any]", error)):
+        return Response(request_id, error=cast("dict[str, Any]", error))
+    said: object = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else error
+    text = "The peer sent a malformed answer" + (f": {said[:_SAID]}" if isinstance(said, str) and said else "")
+    return Response(request_id, error={"code": SayagainError.code, "message": text, "data": {"reason": MALFORMED}})
+
+
+def _is_error(error: Mapping[str, Any]) -> bool:
+    code = error.get("code")
+    # ACP's codes are of 32 bits, and a boolean is an int to isinstance.
+    whole = isinstance(code, int) and not isinstance(code, bool) and -(1 << 31) <= code < 1 << 31
+    return whole and isinstance(error.get("message"), str)
 
 
 def _request_id(value: object) -> RequestId | None:
