@@ -237,6 +237,34 @@ def test_the_answers_for_a_form(result: Any, answer: dict[str, Any]) -> None:
     assert approvals.response(ELICITATION, FORM, result) == {**answer, "_meta": None}
 
 
+@pytest.mark.parametrize(
+    ("field", "fit", "unfit"),
+    [
+        ({"type": "string", "minLength": 2, "maxLength": 3}, ["ab", "abc"], ["a", "abcd"]),
+        ({"type": "string", "pattern": "^a+$"}, ["aa"], ["ab", ""]),
+        ({"type": "string", "pattern": "(unclosed"}, ["anything"], []),
+        ({"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]}, ["b"], ["B", "c"]),
+        ({"type": "integer", "minimum": 1, "maximum": 5}, [1, 5], [0, 6, 99]),
+        ({"type": "number", "minimum": 0.5, "maximum": 1.5}, [0.5, 1], [0.4, 2, float("nan")]),
+        ({"type": "number", "minimum": "odd", "maximum": None}, [7], []),
+        (
+            {"type": "array", "items": {"enum": ["x", "y", "z"]}, "minItems": 1, "maxItems": 2},
+            [["x"], ["x", "y"]],
+            [[], ["x", "y", "z"]],
+        ),
+    ],
+)
+def test_an_answer_outside_of_the_limits_is_none(field: dict[str, Any], fit: list[Any], unfit: list[Any]) -> None:
+    for required, action in ((["it"], "decline"), ([], "accept")):
+        params = {**FORM, "requestedSchema": {"type": "object", "properties": {"it": field}, "required": required}}
+        for value in fit:
+            response = approvals.response(ELICITATION, params, {"action": "accept", "content": {"it": value}})
+            assert response["content"] == {"it": value}
+        for value in unfit:
+            response = approvals.response(ELICITATION, params, {"action": "accept", "content": {"it": value}})
+            assert (response["action"], response["content"] or {}) == (action, {})
+
+
 def test_a_page_is_a_page() -> None:
     params = {
         "serverName": "s",

@@ -5,7 +5,9 @@ Asked by ``elicitation/create`` in the modes that the client has (ELI-1). What c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any, Final, cast
 
 from sayagain.protocol.loose import Block, Json, as_list, as_mapping, as_text, clean
@@ -142,7 +144,7 @@ def mcp_request(
 
 
 def mcp_response(params: Json, result: Mapping[str, Any] | None) -> Block:
-    """The MCP answer. Content that the form did not ask for, or of another type, is no answer."""
+    """The MCP answer. Content that the form did not ask for, of another type or outside of its limits is no answer."""
     action = as_text(as_mapping(result).get("action"))
     if result is None:
         return dict(_DECLINED)
@@ -164,18 +166,35 @@ def _fits(field: Json, value: object) -> bool:
     match field.get("type"):
         case "string":
             choices = _choices(field)
-            return isinstance(value, str) and (not choices or value in {const for const, _ in choices})
+            return isinstance(value, str) and (value in dict(choices) if choices else _text_fits(field, value))
         case "boolean":
             return isinstance(value, bool)
         case "integer":
-            return type(value) is int
+            return type(value) is int and _within(value, field, "minimum", "maximum")
         case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
+            number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+            return number and _within(value, field, "minimum", "maximum")
         case "array":
-            allowed = {const for const, _ in _choices(as_mapping(field.get("items")))}
-            return isinstance(value, list) and all(as_text(item) in allowed for item in as_list(cast("object", value)))
+            allowed, items = dict(_choices(as_mapping(field.get("items")))), as_list(cast("object", value))
+            known = isinstance(value, list) and all(as_text(item) in allowed for item in items)
+            return known and _within(len(items), field, "minItems", "maxItems")
         case _:
             return False
+
+
+def _text_fits(field: Json, value: str) -> bool:
+    if not _within(len(value), field, "minLength", "maxLength"):
+        return False
+    try:
+        return re.search(as_text(field.get("pattern")), value) is not None
+    except re.error:
+        return True  # in a dialect that is not ours: the server checks it too
+
+
+def _within(value: float, field: Json, least: str, most: str) -> bool:
+    """Whether a number is in the limits of a field, those that are numbers themselves."""
+    low, high = field.get(least), field.get(most)
+    return not (isinstance(low, int | float) and value < low) and not (isinstance(high, int | float) and value > high)
 
 
 def _schema(schema: Json) -> Block | None:
