@@ -126,10 +126,13 @@ def test_local_commands() -> None:
     rename = parse(text("/rename A title"))
     assert rename is not None
     assert (rename.params, rename.works) == ({"name": "A title"}, False)
+    for content in ("/review-branch\nmain", "/review-branch\t main\n", "/review-branch\u00a0main"):
+        assert parse(text(content)) == review
+    assert parse(text("/rename\nA\n title")) == rename
     for content in ("hello", "/unknown", "compact", "/compact/this", "/ compact"):
         assert parse(text(content)) is None
     assert parse([*text("/compact"), *text("and more")]) is None
-    for content in ("/rename", "/review-commit", "/review-branch  "):
+    for content in ("/rename", "/review-commit", "/review-branch  ", "/compact\nand then go on"):
         with pytest.raises(PromptRefused):
             parse(text(content))
 
@@ -146,6 +149,7 @@ def test_skills_are_commands_too() -> None:
     assert names[-1] == "greet"
     assert len(set(names)) == len(names)
     assert skills.mention(text("/greet me")) == [{"type": "skill", "name": "greet", "path": "/greet"}]
+    assert skills.mention(text("/greet\nme")) == skills.mention(text("/greet me"))
     assert skills.mention(text("/far")) == []
     assert skills.mention(text("greet")) == []
 

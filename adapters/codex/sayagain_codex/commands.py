@@ -6,6 +6,7 @@ are a kind of input. What Codex stores nothing of is live-only (PRM-7): its key 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,6 +25,9 @@ _LOCAL: Final[Mapping[str, tuple[str, str | None]]] = {
     "rename": ("Give this session a title", "title"),
 }
 
+_COMMAND: Final = re.compile(r"/(\S*)\s*(.*)", re.DOTALL)
+"""A name, and its argument behind any white space: what is pasted mostly begins on a line of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -40,11 +44,13 @@ class Command:
 def parse(content: Sequence[Params]) -> Command | None:
     """The command that this prompt is; ``None`` for a prompt to the model.
 
-    Raises :class:`~sayagain.errors.PromptRefused` for one that lacks its argument.
+    Raises :class:`~sayagain.errors.PromptRefused` for one that lacks its argument, or would lose one.
     """
     name, argument = _split(content)
     match name:
         case "compact":
+            if argument:
+                raise PromptRefused("/compact takes no argument; send what follows as a prompt of its own")
             return Command("thread/compact/start", {})
         case "review":
             target = {"type": "custom", "instructions": argument} if argument else {"type": "uncommittedChanges"}
@@ -54,7 +60,7 @@ def parse(content: Sequence[Params]) -> Command | None:
         case "review-commit":
             return Command("review/start", {"target": {"type": "commit", "sha": _needed(name, argument)}})
         case "rename":
-            return Command("thread/name/set", {"name": _needed(name, argument)}, works=False)
+            return Command("thread/name/set", {"name": " ".join(_needed(name, argument).split())}, works=False)
         case _:
             return None
 
@@ -63,10 +69,8 @@ def _split(content: Sequence[Params]) -> tuple[str | None, str]:
     if len(content) != 1 or content[0].get("type") != "text":
         return None, ""
     text = str(content[0].get("text", "")).strip()
-    if not text.startswith("/"):
-        return None, ""
-    name, _, argument = text[1:].partition(" ")
-    return name, argument.strip()
+    match = _COMMAND.fullmatch(text)
+    return (match[1], match[2]) if match else (None, "")
 
 
 def _needed(name: str, argument: str) -> str:
