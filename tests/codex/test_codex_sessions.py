@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sayagain.testing.responses_api import ResponsesService
-from sayagain.testing.responses_script import ApiError, Script, Step, Text, exec_command, mcp_tool
+from sayagain.testing.responses_script import ApiError, Hold, Script, Step, Text, exec_command, mcp_tool
 from support_codex import AgentProcess, agent_process, codex_environment, stored_ids
 from support_wire import WireError, entities
 
@@ -239,6 +239,24 @@ class TestAccounts:
             await agent.wire.prompt(session_id, "Again", key="1")
         assert caught.value.code == -32000
         assert len(stored_ids(env, session_id)) == 1
+
+    async def test_a_login_with_the_key_in_use_disturbs_nobody(
+        self, agent: AgentProcess, service: ResponsesService, script: Script, cwd: str
+    ) -> None:
+        script.steps = [Step("Long work", [[Text("I begin "), Hold("work"), Text("and end.")]])]
+        await agent.wire.request("auth/login", {"methodId": "api-key"})
+        session_id = await agent.wire.new(cwd)
+        await agent.wire.prompt(session_id, "Long work")
+        await service.held("work")
+        await agent.wire.request("auth/login", {"methodId": "api-key"})
+        service.release("work")
+        await agent.wire.idle(session_id)
+        assert agent.wire.states(session_id) == ["running", "idle:end_turn"]
+        # After a logout it is a login again.
+        await agent.wire.request("auth/logout", {})
+        await agent.wire.request("auth/login", {"methodId": "api-key"})
+        await agent.wire.prompt(session_id, "Go on")
+        await agent.wire.idle(session_id, 2)
 
     async def test_a_login_in_another_terminal_is_seen(
         self, agent: AgentProcess, env: dict[str, str], cwd: str

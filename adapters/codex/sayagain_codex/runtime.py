@@ -112,11 +112,16 @@ class CodexRuntime:
         return auth.auth_methods(self._env, client_capabilities)
 
     async def login(self, method_id: str, params: Params) -> None:
-        """See the seam. An API key needs an app-server that keeps it in memory, so another one is started."""
+        """See the seam. An API key needs an app-server that keeps it in memory, so another one is started.
+
+        Editors sign in again in each window: the key that is in use must not end the work of the others.
+        """
         if method_id == auth.API_KEY:
-            self._api_key = auth.api_key(self._env)
-            self._servers.ephemeral_login = True
-            await self._restart()
+            key = auth.api_key(self._env)
+            if key != self._api_key:
+                self._api_key = key
+                self._servers.ephemeral_login = True
+                await self._restart()
         elif method_id == auth.CHATGPT and not self._env.get("NO_BROWSER"):
             await self._login_with_browser()
         else:
