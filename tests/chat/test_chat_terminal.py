@@ -273,3 +273,14 @@ def test_an_agent_that_is_none(outbox: Path) -> None:
     done = subprocess.run(chat, input=b"", capture_output=True, timeout=LONGEST, check=False)
     assert done.returncode == 1
     assert done.stdout.decode() == "sayagain chat: /nowhere/agent cannot be started: No such file or directory\n"
+
+
+def test_an_agent_that_speaks_something_else(outbox: Path) -> None:
+    """One clear line, and no further attempt."""
+    agent = [sys.executable, "-c", "while True: print('Usage:', flush=True)"]
+    chat = [sys.executable, "-m", "sayagain", "chat", "--outbox", str(outbox), "--", *agent]
+    done = subprocess.run(chat, input=b"", capture_output=True, timeout=LONGEST, check=False)
+    assert done.returncode == 1
+    (line,) = done.stdout.decode().splitlines()
+    assert line.startswith("sayagain chat: the agent speaks no JSON-RPC; its output begins with 'Usage: Usage: ")
+    assert done.stderr.count(b"\n") <= 1

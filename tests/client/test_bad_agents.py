@@ -30,6 +30,7 @@ from sayagain.client import (
     ResumeFailed,
     Retries,
     connect,
+    process,
     with_retries,
 )
 from sayagain.protocol.v2.config_options import SetSessionConfigOptionRequest
@@ -62,7 +63,7 @@ class TestStart:
     async def test_it_exits_at_once(self) -> None:
         fault = await fault_of(program("import sys; sys.exit('no account \\x1b[2J here')"))
         assert isinstance(fault, AgentGone)
-        assert str(fault).endswith("ended with exit code 1: no account ?[2J here")
+        assert str(fault).endswith("ended with exit code 1: no account here")
 
     async def test_it_exits_at_once_every_time(self) -> None:
         fault = await fault_of(program("raise SystemExit(3)"), QUICK)
@@ -80,7 +81,7 @@ class TestStart:
             program("import sys; print('Welcome! \\x1b[1mType help.', flush=True); sys.stdin.read()"), patience=2.0
         )
         assert isinstance(fault, AgentGarbled)
-        assert "Welcome! ?[1mType help." in str(fault)
+        assert "'Welcome! Type help.'" in str(fault)
 
     async def test_it_floods_with_something_else(self) -> None:
         fault = await fault_of(program("while True: print('y')"))
@@ -99,6 +100,78 @@ class TestStart:
             async with with_retries(agent.open, QUICK):
                 pass
         assert agent.connections == 1
+
+    async def test_it_says_something_else_and_no_more(self) -> None:
+        """It is told before the limit is over, and not tried again."""
+        agent = Scripted(lambda asked: [b"Welcome!"])
+        with anyio.fail_after(20), pytest.raises(AgentGarbled, match="'Welcome!") as caught:
+            async with with_retries(agent.open, QUICK, patience=3.0):
+                pass
+        assert caught.value.for_good
+        assert agent.connections == 1
+
+    async def test_it_floods_with_something_else_every_time(self) -> None:
+        agent = Scripted(lambda asked: [b"y\n" * 2000])
+        with anyio.fail_after(20), pytest.raises(AgentGarbled):
+            async with with_retries(agent.open, QUICK):
+                pass
+        assert agent.connections == 1
+
+    async def test_one_that_has_answered_may_do_better(self) -> None:
+        def answer(asked: dict[str, Any]) -> list[Any]:
+            if asked["method"] == "initialize":
+                return [{"id": asked["id"], "result": {"protocolVersion": 2}}]
+            return [b"y\n" * 2000]
+
+        agent = Scripted(answer)
+        with anyio.fail_after(20), pytest.raises(GaveUp):
+            async with with_retries(agent.open, QUICK) as client:
+                await client.list_sessions()
+        assert agent.connections == QUICK.attempts
+
+
+class TestEnd:
+    """Nobody waits long for an agent that is known to be no good."""
+
+    @pytest.fixture(autouse=True)
+    def for_ever(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What a good agent gets to end by itself is more than any test has time for."""
+        monkeypatch.setattr(process, "CLOSING", 90.0)
+
+    @pytest.mark.parametrize(
+        ("code", "kind"),
+        [
+            ("while True: print('y')", AgentGarbled),
+            ("import os, time; os.close(1); time.sleep(3600)", AgentGone),
+            ("import time; time.sleep(3600)", AgentSilent),
+            ("import time; print(VERSION, flush=True); time.sleep(3600)", AgentFault),
+            (
+                "import time, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(VERSION, flush=True)\n"
+                "time.sleep(3600)",
+                AgentFault,
+            ),
+        ],
+    )
+    async def test_it_does_not_end(self, code: str, kind: type[AgentFault]) -> None:
+        answer = '{"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": 3}}'
+        fault = await fault_of(program(code.replace("VERSION", repr(answer))), patience=2.0)
+        assert type(fault) is kind
+
+    async def test_one_that_waits_to_write_sees_the_end_of_its_input(self, tmp_path: Path) -> None:
+        """A good agent ends in order, however much it has to tell."""
+        ended = tmp_path / "ended"
+        code = f"""
+            import pathlib, sys
+            print('{{"jsonrpc": "2.0", "id": 1, "result": {{"protocolVersion": 2}}}}', flush=True)
+            # More than a pipe and what reads it would hold.
+            sys.stdout.write('{{"jsonrpc": "2.0", "method": "_x", "params": {{}}}}\\n' * 400_000)
+            sys.stdin.read()
+            pathlib.Path({str(ended)!r}).touch()
+        """
+        with anyio.fail_after(60):
+            async with connect(program(code)):
+                pass
+        assert ended.exists()
 
 
 class TestLater:

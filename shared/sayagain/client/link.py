@@ -12,6 +12,7 @@ import anyio
 from sayagain.client.errors import AgentFault, AgentGarbled, AgentGone, AgentSilent
 from sayagain.client.process import ProcessTransport
 from sayagain.connection import Call, Connection, ConnectionLost, IncomingRequest, Outcome, PeerError, Reply
+from sayagain.legible import excerpt, plain
 from sayagain.protocol import jsonrpc
 from sayagain.transports import Transport
 
@@ -81,6 +82,8 @@ class _Connection(Connection):
     """Does not answer lines that are no JSON-RPC: an agent's stray output is not helped by errors."""
 
     garbage = 0
+    answered = False
+    """Whether the agent has answered anything at all."""
     flooded: Callable[[], None]
 
     def begin_call(self, method: str, params: Mapping[str, Any]) -> LinkCall:
@@ -94,6 +97,7 @@ class _Connection(Connection):
             if self.garbage == MAX_GARBAGE:
                 self.flooded()
         else:
+            self.answered = self.answered or isinstance(message, jsonrpc.Response)
             super()._take(message, reply)
 
 
@@ -140,6 +144,23 @@ class Link:
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Queue a notification."""
         self._connection.notify(method, params)
+
+    async def greet(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """``initialize``. What prints something else and then nothing for a third of the limit is no agent.
+
+        Raises as :meth:`call` does.
+        """
+        call = self.begin("initialize", params)
+        silence = self._patience / 3
+        until = anyio.current_time() + self._patience
+        while (left := until - anyio.current_time()) > 0:
+            garbage = self._connection.garbage
+            if garbage and self._silent_for() >= silence:
+                break
+            with anyio.move_on_after(min(left, silence - self._silent_for() if garbage else silence)):
+                return await self._result(call)
+        self.end(self._garbage() if self._connection.garbage else self._silence("initialize"))
+        raise LinkLost
 
     async def call(self, method: str, params: Mapping[str, Any], *, streams: bool = False) -> Mapping[str, Any]:
         """A request that is answered soon. ``streams``: as long as anything is heard, it may take its time.
@@ -189,12 +210,12 @@ class Link:
         self.end(self._garbage())
 
     def _garbage(self) -> AgentGarbled:
-        said = "".join(c if c.isprintable() else "?" for c in self._heard.first.decode("utf-8", "replace"))
-        return AgentGarbled(f"the agent speaks no JSON-RPC; its output begins with {said!r}")
+        said = excerpt(plain(self._heard.first.decode("utf-8", "replace")))
+        why = f"the agent speaks no JSON-RPC; its output begins with {said!r}"
+        # One that has answered once is an agent, and may do better in another life.
+        return AgentGarbled(why, for_good=not self._connection.answered)
 
-    def _silence(self, method: str) -> AgentFault:
-        if method == "initialize" and self._connection.garbage:
-            return self._garbage()
+    def _silence(self, method: str) -> AgentSilent:
         return AgentSilent(f"{method} was not answered within {self._patience:g} s")
 
     async def _why(self) -> str:

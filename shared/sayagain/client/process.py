@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import anyio
 import anyio.abc
 
 from sayagain.client.errors import AgentGone
+from sayagain.legible import excerpt, plain
 from sayagain.transports import ClosedTransport
 
 __all__ = ["ProcessTransport", "start_agent"]
@@ -20,6 +21,9 @@ CLOSING: Final = 10.0
 
 DYING: Final = 2.0
 """Seconds after SIGTERM, and for output that is still in the pipe of a process that ended."""
+
+PARTING: Final = 0.5
+"""Seconds between the end of an agent's output and its own end, if it does end: its exit code is worth that wait."""
 
 STDERR_TAIL: Final = 4096
 """Bytes of standard error that are kept to explain why an agent ended."""
@@ -38,6 +42,7 @@ class ProcessTransport:
         self._tail = b""
         self._exited = anyio.Event()
         self._closed = False
+        self._grace = CLOSING
 
     async def receive(self) -> bytes:
         """See :meth:`Transport.receive <sayagain.transports.Transport.receive>`."""
@@ -64,14 +69,14 @@ class ProcessTransport:
 
     async def epitaph(self) -> str:
         """How the agent ended, with the last line of its standard error; for error messages."""
-        with anyio.move_on_after(DYING):
+        with anyio.move_on_after(PARTING):
             await self._exited.wait()
         code = self.process.returncode
         if code is None:
             return f"{self._name} closed its output"
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         lines = self._tail.decode("utf-8", "replace").strip().splitlines()
-        last = "".join(char if char.isprintable() else "?" for char in lines[-1][:300]) if lines else ""
+        last = excerpt(plain(lines[-1]), 300) if lines else ""
         return f"{self._name} {how}" + (f": {last}" if last else "")
 
     async def drain_stderr(self) -> None:
@@ -87,16 +92,32 @@ class ProcessTransport:
         await anyio.sleep(DYING)
         await self._stdout.aclose()
 
+    def hurry(self, grace: float) -> None:
+        """The agent is known to be no good: let it have no more than these seconds to end by itself."""
+        self._grace = min(self._grace, grace)
+
     async def end(self) -> None:
         """Let it end by itself, then make it."""
         await self.aclose()
-        for patience, make in ((CLOSING, self.process.terminate), (DYING, self.process.kill)):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._drain_stdout)
+            await self._see_it_end()
+            tasks.cancel_scope.cancel()
+
+    async def _see_it_end(self) -> None:
+        for patience, make in ((self._grace, self.process.terminate), (DYING, self.process.kill)):
             with anyio.move_on_after(patience):
                 await self.process.wait()
                 return
             if self.process.returncode is None:
                 make()
         await self.process.wait()
+
+    async def _drain_stdout(self) -> None:
+        """Who waits to write into a full pipe does not see that its input has ended."""
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            while True:
+                await self._stdout.receive()
 
 
 @asynccontextmanager

@@ -10,9 +10,10 @@ from typing import Any, Final, TypeAlias
 import anyio
 import anyio.abc
 
-from sayagain.client.errors import AgentFault, AgentGone, GaveUp
+from sayagain.client.errors import AgentFault, AgentFloods, AgentGarbled, AgentGone, GaveUp
 from sayagain.client.link import Link, LinkLost, Receiver
 from sayagain.client.outbox import Outbox
+from sayagain.client.process import ProcessTransport
 from sayagain.client.prompts import Fate, fate_of
 from sayagain.client.retries import Retries
 from sayagain.connection import PeerError
@@ -28,6 +29,9 @@ Connector: TypeAlias = Callable[[Outbox], AbstractAsyncContextManager[Transport]
 """Opens a way to the agent, a new one each time; it is closed when the context is left."""
 
 _UNSUPPORTED_VERSION: Final = -32022
+
+_LOST: Final = 1.0
+"""Seconds that an agent which was lost gets to end by itself: who waits for it wants to hear why."""
 
 
 class Reach:
@@ -96,6 +100,8 @@ class Reach:
                 async with anyio.create_task_group() as self.tasks:
                     self.tasks.start_soon(link.run)
                     fault = await self._live(link)
+                    if isinstance(transport, ProcessTransport):
+                        transport.hurry(0 if isinstance(fault, AgentGarbled | AgentFloods) else _LOST)
                     self.tasks.cancel_scope.cancel()
         except AgentFault as error:
             return error
@@ -106,7 +112,7 @@ class Reach:
 
     async def _live(self, link: Link) -> AgentFault:
         try:
-            self.agent = await link.call("initialize", self._hello)
+            self.agent = await link.greet(self._hello)
         except LinkLost:
             await link.ended.wait()
         except PeerError as error:
