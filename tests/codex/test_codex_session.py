@@ -194,10 +194,17 @@ async def test_a_message_waits_for_work_that_codex_began_by_itself(tmp_path: Pat
 async def test_a_waiting_message_can_be_taken_back(tmp_path: Path) -> None:
     async with playing(tmp_path) as scene, anyio.create_task_group() as tasks:
         scene.active()
-        tasks.start_soon(scene.session.submit, "m", PROMPT)
-        await anyio.wait_all_tasks_blocked()
+        returned = anyio.Event()
+
+        async def submit() -> None:
+            await scene.session.submit("m", PROMPT)
+            returned.set()
+
+        tasks.start_soon(submit)
+        await scene.server.until("account/read")
         assert await scene.session.withdraw("m")
         scene.completed()
+        await returned.wait()
         await anyio.wait_all_tasks_blocked()
         assert scene.server.count("turn/start") == 0
         assert not scene.of(Inserted) + scene.of(Rejected)

@@ -7,12 +7,14 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from sayagain.processes.room import NotStored
 from sayagain.testing.responses_api import ResponsesService
 from sayagain.testing.responses_script import Hold, Script, Step, Text
+from sayagain_codex.rollouts import irregular
 from sayagain_codex.storage import check_room
 from support_codex import AgentProcess, agent_process, codex_environment, stored_ids
 from support_wire import WireError
@@ -125,6 +127,27 @@ def test_what_has_a_place_leaves_nothing_behind(tmp_path: Path) -> None:
     rollout.write_text("{}\n")
     check_room(tmp_path, str(rollout), [])
     assert (rollout.read_text(), len(list(rollout.parent.iterdir()))) == ("{}\n", 1)
+
+
+def test_what_is_no_file_is_found(tmp_path: Path) -> None:
+    thread_id = "01a22e60-6a00-7242-a675-e5e8ea11c114"  # of the 30th of November in UTC
+    assert irregular(tmp_path, thread_id) is None
+    for folder in ("sessions/2026/11/29", "sessions/2026/11/30", "sessions/2026/12/01", "archived_sessions"):
+        name = f"rollout-2026-11-30T21-33-20-{thread_id}"
+        path = tmp_path / folder / f"{name}.jsonl"
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+        assert irregular(tmp_path, thread_id) is None
+        later = path.with_name(f"{name}_01a22e60-7000-7000-8000-000000000000.jsonl")
+        later.symlink_to(tmp_path / "nowhere")
+        assert irregular(tmp_path, thread_id) == later
+        later.unlink()
+        path.unlink()
+        os.mkfifo(path)
+        assert irregular(tmp_path, thread_id) == path
+        path.unlink()
+    for odd in ("ffffffff-ffff-7fff-bfff-ffffffffffff", "00000000-0000-7000-8000-000000000000", str(uuid4())):
+        assert irregular(tmp_path, odd) is None
 
 
 def test_the_reason_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

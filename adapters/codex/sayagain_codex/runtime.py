@@ -23,10 +23,11 @@ from sayagain_codex import auth
 from sayagain_codex.about import CAPABILITIES, NAME, TITLE
 from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServer, AppServerError
-from sayagain_codex.command import thread_params
+from sayagain_codex.command import home, thread_params
 from sayagain_codex.history import history, message_ids
 from sayagain_codex.listing import list_sessions
 from sayagain_codex.patience import Patience
+from sayagain_codex.rollouts import irregular
 from sayagain_codex.server import Servers
 from sayagain_codex.session import CodexSession
 from sayagain_codex.threads import is_thread_id, thread_fault
@@ -188,6 +189,7 @@ class CodexRuntime:
         """A copy of all that is stored, on disk at once."""
         if not is_thread_id(session_id):
             raise SessionNotFound(session_id)
+        await self._check_file(session_id)
         server = await self._signed_in()
         try:
             return await self._made(server, "thread/fork", {"threadId": session_id, "excludeTurns": True}, setup)
@@ -226,6 +228,7 @@ class CodexRuntime:
         return await self._resumed(session_id, setup)
 
     async def _resumed(self, session_id: str, setup: SessionSetup) -> CodexSession:
+        await self._check_file(session_id)
         session = self._session(session_id, setup)
         try:
             try:
@@ -273,6 +276,7 @@ class CodexRuntime:
     async def _change(self, session_id: str, method: str, params: Params) -> None:
         if not is_thread_id(session_id):
             raise SessionNotFound(session_id)
+        await self._check_file(session_id)
         server = await self._servers.get()
         try:
             await server.request(method, {"threadId": session_id, **params})
@@ -282,6 +286,7 @@ class CodexRuntime:
     async def _read(self, session_id: str) -> Params | None:
         if not is_thread_id(session_id):
             return None
+        await self._check_file(session_id)
         server = await self._servers.get()
         try:
             answer = await server.request("thread/read", {"threadId": session_id})
@@ -291,6 +296,11 @@ class CodexRuntime:
             raise
         thread: Params = answer["thread"]
         return thread
+
+    async def _check_file(self, session_id: str) -> None:
+        found = await anyio.to_thread.run_sync(irregular, home(self._env), session_id)
+        if found is not None:
+            raise HistoryUnreadable(f"The stored session cannot be read: {found} is no file")
 
     # Histories.
 
