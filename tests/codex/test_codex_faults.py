@@ -270,6 +270,44 @@ async def test_a_configuration_that_codex_cannot_read_is_named_when_it_asks_for_
         assert await agent.close() == 0
 
 
+@pytest.mark.parametrize("what", ["a FIFO", "a folder"])
+async def test_what_is_no_file_is_not_opened(agent: AgentProcess, env: dict[str, str], cwd: str, what: str) -> None:
+    """Codex would wait for a FIFO until it counts as hung, and every session with it."""
+    session_id, other = await agent.wire.new(cwd), await agent.wire.new(cwd)
+    for each in (session_id, other):
+        await agent.wire.prompt(each, "Hello")
+        await agent.wire.idle(each)
+    await agent.wire.request("session/close", {"sessionId": session_id})
+    path = rollout(env, session_id)
+    path.unlink()
+    if what == "a FIFO":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    params = {"sessionId": session_id, "cwd": cwd}
+    for method in ("session/resume", "session/fork", "session/delete", "session/status"):
+        with pytest.raises(WireError, match=r"rollout-.* is no file") as refused:
+            await agent.wire.request(method, params)
+        assert refused.value.data == {"reason": "history_unreadable"}
+    await agent.wire.prompt(other, "Go on")
+    await agent.wire.idle(other, 2)
+
+
+@pytest.mark.parametrize(("end", "reason"), [("kill -9 $$", "runtime_died"), ("exit 3", "runtime_missing")])
+async def test_a_codex_that_was_killed_while_it_started_may_be_tried_again(
+    env: dict[str, str], folder: Path, cwd: str, end: str, reason: str
+) -> None:
+    codex = folder / "starting"
+    codex.write_text(f"#!/bin/sh\nread hello\n{end}\n", encoding="utf-8")
+    codex.chmod(0o755)
+    async with agent_process({**env, "CODEX_PATH": str(codex)}) as agent:
+        await agent.wire.initialize()
+        with pytest.raises(WireError, match="starting ended while it started") as caught:
+            await agent.wire.new(cwd)
+        assert caught.value.data == {"reason": reason}
+        assert await agent.close() == 0
+
+
 async def test_an_early_end_is_told_in_codex_s_own_words(env: dict[str, str], cwd: str) -> None:
     async with agent_process({**env, "CODEX_HOME": "/nowhere"}) as agent:
         await agent.wire.initialize()

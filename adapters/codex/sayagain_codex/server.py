@@ -132,7 +132,11 @@ class Servers:
                 await server.kill()
                 await server.gone.wait()
             if isinstance(error, RuntimeDied):
-                raise RuntimeMissing(_early_end(executable, server.complaint)) from error
+                text = _early_end(executable, server.complaint)
+                # Killed from outside, so another try may work: what cannot start says so by its exit code.
+                if server.status is not None and server.status.signal is not None:
+                    raise RuntimeDied(f"{text} ({server.status})") from error
+                raise RuntimeMissing(text) from error
             raise
         return server
 
