@@ -78,6 +78,24 @@ async def test_titles_archive_delete_and_fork(agent: AgentProcess, env: dict[str
     assert len(stored_ids(env, fork)) == 1
 
 
+async def test_an_archived_session_can_be_titled(agent: AgentProcess, env: dict[str, str], cwd: str) -> None:
+    session_id = await agent.wire.new(cwd)
+    message_id = await agent.wire.prompt(session_id, "Hello", key="1")
+    await agent.wire.idle(session_id)
+    await agent.wire.request("session/archive", {"sessionId": session_id})
+    (before,) = (await agent.wire.request("session/list", {"archived": "only"}))["sessions"]
+    await agent.wire.request("session/set_title", {"sessionId": session_id, "title": "My title"})
+    assert (await agent.wire.request("session/list", {}))["sessions"] == []
+    (after,) = (await agent.wire.request("session/list", {"archived": "only"}))["sessions"]
+    assert after == {**before, "title": "My title"}
+    unknown = {"sessionId": "01a22da8-65e1-7f10-90be-cad90846c227", "title": "T"}
+    assert await code_of(agent, "session/set_title", unknown) == -32002
+    await agent.wire.request("session/unarchive", {"sessionId": session_id})
+    await agent.wire.resume(session_id, cwd)
+    assert await agent.wire.prompt(session_id, "Hello", key="1") == message_id
+    assert stored_ids(env, session_id) == [message_id]
+
+
 @pytest.mark.parametrize("session_id", ["x", "../x", "\0", "a" * 10_000, "01A22DA8-65E1-7F10-90BE-CAD90846C227"])
 async def test_odd_session_ids_are_not_found(agent: AgentProcess, cwd: str, session_id: str) -> None:
     params = {"sessionId": session_id, "cwd": cwd}

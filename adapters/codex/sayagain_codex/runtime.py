@@ -251,8 +251,20 @@ class CodexRuntime:
         return thread is not None and bool(thread.get("name") or thread.get("preview"))
 
     async def set_title(self, session_id: str, title: str) -> None:
-        """Codex keeps it with the thread and tells it as an event."""
-        await self._change(session_id, "thread/name/set", {"name": title})
+        """Codex keeps it with the thread and tells it as an event.
+
+        To Codex an archived thread has no name to set: it is unarchived for the 10 ms that this takes (measured). A
+        death in between leaves it in the list.
+        """
+        try:
+            await self._change(session_id, "thread/name/set", {"name": title})
+        except SessionNotFound:
+            with anyio.CancelScope(shield=True):
+                await self._change(session_id, "thread/unarchive", {})
+                try:
+                    await self._change(session_id, "thread/name/set", {"name": title})
+                finally:
+                    await self._change(session_id, "thread/archive", {})
 
     async def archive(self, session_id: str, *, archived: bool) -> None:
         """Codex refuses repeats, with the words that it has for unknown threads: those are told apart by a read."""
