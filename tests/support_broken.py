@@ -149,6 +149,11 @@ class AnswersTwice(Fault):
         return [m, m] if self.asked(m).get("method") == "session/list" else [m]
 
 
+@trips("base-ends")
+class Overstays(Fault):
+    overstays = True
+
+
 @trips("base-message-ids")
 class NoMessageId(Fault):
     def agent(self, m: Message) -> Iterable[Message | str]:

@@ -188,9 +188,14 @@ def update_of(session_id: str, kind: str, **fields: Any) -> Message:
 class Fault:
     """Nothing broken. A subclass changes what passes, and sees what has passed before."""
 
+    overstays = False
+    """Whether the agent does not end with its input."""
+
     def __init__(self) -> None:
         self.stage: Stage
         self.process = 0
+        self.dead = False
+        """Set by a subclass: the process has ended, and nothing more comes of it."""
         self.killed = False
         """How the last process ended."""
         self.requests: dict[Any, Message] = {}
@@ -223,6 +228,7 @@ class Fault:
 
     def begin(self, *, killed: bool) -> None:
         self.process += 1
+        self.dead = False
         self.killed = killed
         self.requests.clear()
         self.running.clear()
@@ -309,10 +315,10 @@ class _Faulty:
         self._rest = b""
 
     async def receive(self) -> bytes:
-        while data := await self._inner.receive():
+        while not self._fault.dead and (data := await self._inner.receive()):
             *lines, self._rest = (self._rest + data).split(b"\n")
             passed = [item for line in lines for item in self._fault.from_agent(json.loads(line))]
-            if passed:
+            if passed and not self._fault.dead:
                 return "".join(f"{item if isinstance(item, str) else json.dumps(item)}\n" for item in passed).encode()
         return b""
 
@@ -333,15 +339,20 @@ class _Faulty:
 
 
 class _Running:
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, overstays: bool) -> None:
         self.transport = transport
+        self.overstays = overstays
         self.killed = False
         self.scope = anyio.CancelScope()
         self.gone = anyio.Event()
 
-    async def end(self) -> None:
+    async def end(self, grace: float) -> bool:
+        if self.overstays:
+            await self.kill()
+            return False
         await self.transport.aclose()
         await self.gone.wait()
+        return True
 
     async def kill(self) -> None:
         self.killed = True
@@ -364,7 +375,7 @@ class PlayedLauncher:
     async def start(self, tasks: anyio.abc.TaskGroup) -> _Running:
         ours, theirs = memory_transports()
         self._fault.begin(killed=self._last is not None and self._last.killed)
-        running = self._last = _Running(_Faulty(ours, self._fault))
+        running = self._last = _Running(_Faulty(ours, self._fault), self._fault.overstays)
         tasks.start_soon(self._serve, theirs, running)
         return running
 

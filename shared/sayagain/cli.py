@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import math
 import os
 import signal
 import sys
@@ -180,6 +181,18 @@ def _add_check(check: argparse.ArgumentParser) -> None:
         help="put a stand-in for the model behind an agent of this runtime; plain leaves the agent as it is",
     )
     check.add_argument("--cwd", type=Path, help="where a plain agent's sessions work; default: an empty folder")
+    check.add_argument(
+        "--patience",
+        type=_seconds,
+        metavar="SECONDS",
+        help="how long to wait for an answer, or for the end of a prompt's work; default: 120, with a stand-in 30",
+    )
+    check.add_argument(
+        "--limit",
+        type=_seconds,
+        metavar="SECONDS",
+        help="how long the whole run may take; default: 1800, with a stand-in 900",
+    )
     check.add_argument("--only", action="append", metavar="PART", help="the checks whose id has PART in it; repeatable")
     check.add_argument("--list", action="store_true", help="show the checks, run none")
     check.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
@@ -187,6 +200,16 @@ def _add_check(check: argparse.ArgumentParser) -> None:
     check.add_argument("--strict", action="store_true", help="let warnings count as failures in the exit status")
     check.add_argument("agent", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="the agent's command")
     check.set_defaults(run=_check)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"not a number of seconds: {text!r}")
+    return seconds
 
 
 def _check(options: argparse.Namespace) -> int:

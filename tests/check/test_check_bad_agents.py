@@ -21,7 +21,7 @@ async def report_on(program: str, *, patience: float = 30.0) -> Report:
 
 async def report_of(command: Sequence[str], patience: float) -> Report:
     stage = Stage(patience=patience)
-    report = await run_checks(CommandLauncher(command, os.environ, patience=patience), stage)
+    report = await run_checks(CommandLauncher(command, os.environ), stage)
     assert report.failed
     assert not any(result.status is Status.PASS and not result.check.over_all for result in report.results)
     return report

@@ -14,15 +14,36 @@ from sayagain.check.model import Failed, Feature, NotJudged
 from sayagain.check.profiles import Profile
 from sayagain.check.trace import MARKER, Event, Message, Trace, as_mapping, told
 from sayagain.check.wire import AgentError, AgentWire, Call, Gone, Silent, text
+from sayagain.legible import clean, excerpt
 
-__all__ = ["Bench", "NoAgent", "Replay", "Session", "key_of", "signed_in"]
+__all__ = ["Bench", "NoAgent", "NotStarted", "Replay", "Session", "key_of", "signed_in"]
 
 
 AUTH_REQUIRED: Final = -32000
 
+GRACE: Final = 10.0
+"""Seconds that an agent has to end once its input is closed."""
+
+SHORT_GRACE: Final = 1.0
+"""Seconds that it has when it did not keep to :data:`GRACE` once."""
+
+LAST_WORDS: Final = 600
+"""Characters of what the agent wrote on standard error that a reason repeats: the last ones tell the most."""
+
+MOST_MEANWHILE: Final = 6
+"""Lines that are shown of what came in place of an answer."""
+
 
 class NoAgent(Exception):
-    """The agent does not start, or does not answer ``initialize``: nothing can be judged."""
+    """There is no agent of which anything could be judged; ``events`` may show it."""
+
+    def __init__(self, reason: str, *events: Event) -> None:
+        super().__init__(reason)
+        self.events = events
+
+
+class NotStarted(NoAgent):
+    """This process of it does not answer ``initialize``; the next one may."""
 
 
 def signed_in(error: AgentError) -> None:
@@ -96,6 +117,16 @@ class Bench:
         """What the agent says of itself."""
         self.unsound = False
         """Something was not as it should be, so that the next check had better have another process."""
+        self.silent = False
+        """Something that had to come did not come in time."""
+        self.met = False
+        """Whether any process of the agent has answered ``initialize``."""
+        self.failed_starts = 0
+        """Processes in a row that did not."""
+        self.ended = 0
+        """Connections that were closed in order."""
+        self.overstayed: Event | None = None
+        """The note of the first process that did not end with its input."""
 
     # Processes.
 
@@ -104,12 +135,15 @@ class Bench:
         if self._wire is None or self._wire.closed or not self._wire.initialized:
             wire = await self.connect()
             try:
-                await wire.initialize()
-            except (AgentError, Silent, Gone) as error:
-                raise NoAgent(self._describe(error)) from error
+                await self.initialize(wire)
+            except AgentError as error:
+                raise NoAgent(self.describe(error), error.call.sent) from error
+            except (Silent, Gone) as error:
+                raise NotStarted(self.describe(error), *self.shown(error)) from error
             version = wire.initialized.get("protocolVersion")
             if version != 2:
-                raise NoAgent(f"the agent answers initialize with protocolVersion {version!r}; this is about version 2")
+                said = f"protocolVersion {excerpt(repr(version))}"
+                raise NoAgent(f"the agent answers initialize with {said}; this is about version 2")
             self.info = as_mapping(wire.initialized.get("info"))
         assert self._wire is not None
         return self._wire
@@ -128,11 +162,35 @@ class Bench:
         self._tasks.start_soon(wire.read)
         return wire
 
+    async def initialize(self, wire: AgentWire, version: int = 2) -> Call:
+        """Initialize the connection, and remember whether the agent does that; raises as :meth:`AgentWire.initialize`.
+
+        An error is an answer too.
+        """
+        try:
+            call = await wire.initialize(version)
+        except (Silent, Gone):
+            self.failed_starts += 1
+            raise
+        except AgentError:
+            self._started()
+            raise
+        self._started()
+        return call
+
+    def _started(self) -> None:
+        self.met = True
+        self.failed_starts = 0
+
     async def end(self) -> None:
         """Close the connection in order, if there is one."""
         if self._agent is not None:
             self.note("the client closes the agent's input and waits for its end")
-            await self._agent.end()
+            grace = GRACE if self.overstayed is None else SHORT_GRACE
+            self.ended += 1
+            if not await self._agent.end(grace):
+                note = self.note(f"the agent does not end within {grace:g} s, and is killed")
+                self.overstayed = self.overstayed or note
         await self._gone()
 
     async def kill(self) -> None:
@@ -152,28 +210,41 @@ class Bench:
         """Record what happened beside the wire."""
         return self.trace.add(self._connections, "note", what)
 
-    def _describe(self, error: Exception) -> str:
+    def describe(self, error: Exception) -> str:
+        """The error, and what the agent says of it on standard error."""
         words = self._agent.last_words() if self._agent is not None else ""
+        words = " ".join(clean(words).split())
+        if len(words) > LAST_WORDS:
+            words = f"…{words[-LAST_WORDS:]}"
         return f"{error}; it wrote on standard error: {words}" if words else str(error)
+
+    def shown(self, error: Silent | Gone) -> list[Event]:
+        """What was asked, and what the agent wrote instead of an answer."""
+        if error.event is None:
+            return []
+        connection = error.event.connection
+        written = [e for e in self.trace.between(error.event) if e.side == "agent" and e.connection == connection]
+        return [error.event, *written[-MOST_MEANWHILE:]]
 
     async def tidy(self) -> None:
         """After a check: let all work end, close its sessions; another process if that is not possible."""
         for token in self._held:
             self.profile.release(token)
         self._held.clear()
-        wire = self._wire
+        wire, unsound = self._wire, self.unsound
+        self.unsound = False
         if wire is None:
             return
         wire.hold_asks = False
-        if self.unsound or wire.closed:
-            self.unsound = False
+        if unsound or wire.closed:
             await self.kill()
             return
         try:
             await wire.answer_asks()
             for session_id in list(self._sessions):
                 await (await wire.begin("session/close", {"sessionId": session_id})).settled()
-        except (Silent, Gone):
+        except (Silent, Gone) as error:
+            self.silent = self.silent or isinstance(error, Silent)
             await self.kill()
         self._sessions.clear()
 
@@ -316,8 +387,8 @@ class Bench:
         try:
             with anyio.fail_after(self.profile.patience):
                 await self.profile.asked(token)
-        except TimeoutError:
-            raise NotJudged("the agent does not work on the prompt that it has inserted", call.sent) from None
+        except TimeoutError as error:
+            raise NotJudged("the agent does not work on the prompt that it has inserted", call.sent) from error
         return token, message_id, call
 
     def release(self, token: str) -> None:
@@ -353,7 +424,7 @@ class Bench:
             raise Failed(f"the retry was not answered with the messageId: {error}", first.sent, *_of(again)) from error
         if answered != message_id:
             raise Failed(
-                f"the retry was answered with another messageId: {answered!r}, not {message_id!r}",
+                f"the retry was answered with another messageId: {excerpt(repr(answered))}, not {message_id!r}",
                 first.sent,
                 first.answer,
                 *_of(again),

@@ -15,19 +15,25 @@ FORMAT: Final = 1
 
 
 def document(report: Report, command: str, version: str) -> dict[str, Any]:
-    """``checks`` has every check; one that failed has ``lines`` that show it, one line of the wire each."""
+    """``checks`` has every check; one that failed has ``lines`` that show it, one line of the wire each.
+
+    Texts are as the agent wrote them: whoever shows them has to make them fit for that. Those that were not run count
+    as skipped too.
+    """
     return {
         "format": FORMAT,
         "tool": {"name": "sayagain check", "version": version},
         "agent": {**report.agent, "command": command},
         "profile": report.profile,
         "trouble": report.trouble or None,
+        "troubleLines": [_line(event) for event in report.lines],
         "seconds": round(report.seconds, 3),
         "summary": {
             "passed": report.count(Status.PASS),
             "failed": report.count(Status.FAIL, Tier.MUST),
             "warnings": report.count(Status.FAIL, Tier.SHOULD),
             "skipped": report.count(Status.SKIPPED),
+            "notRun": report.not_run,
         },
         "checks": [
             {
@@ -38,6 +44,7 @@ def document(report: Report, command: str, version: str) -> dict[str, Any]:
                 "source": {"document": result.check.source.value, "section": result.check.section},
                 "needs": sorted(feature.name.lower() for feature in result.check.needs),
                 "status": result.status.value,
+                "notRun": result.not_run,
                 "reason": result.reason or None,
                 "seconds": round(result.seconds, 3),
                 "lines": [_line(event) for event in result.lines],

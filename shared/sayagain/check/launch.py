@@ -29,8 +29,11 @@ class Agent(Protocol):
         """Its standard input and output."""
         ...
 
-    async def end(self) -> None:
-        """Close its input, as a client does that quits, and wait a while for it to go; then kill it."""
+    async def end(self, grace: float) -> bool:
+        """Close its input, as a client does that quits, and wait so many seconds for it to go; then kill it.
+
+        False if it had to be killed.
+        """
         ...
 
     async def kill(self) -> None:
@@ -56,10 +59,9 @@ class Launcher(Protocol):
 class CommandLauncher:
     """Starts a command over stdio, in a process group of its own."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], *, patience: float) -> None:
+    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
         self._command = list(command)
         self._env = dict(env)
-        self._patience = patience
 
     async def start(self, tasks: anyio.abc.TaskGroup) -> Agent:
         """Start the command."""
@@ -77,21 +79,22 @@ class CommandLauncher:
         except BaseException:
             words.close()
             raise
-        return _Process(process, words, self._patience)
+        return _Process(process, words)
 
 
 class _Process:
-    def __init__(self, process: anyio.abc.Process, words: BinaryIO, patience: float) -> None:
+    def __init__(self, process: anyio.abc.Process, words: BinaryIO) -> None:
         self._process = process
         self._words = words
-        self._patience = patience
         self.transport: Transport = _Pipes(process)
 
-    async def end(self) -> None:
+    async def end(self, grace: float) -> bool:
         await self.transport.aclose()
-        with anyio.move_on_after(self._patience):
+        with anyio.move_on_after(grace):
             await self._process.wait()
+        ended = self._process.returncode is not None
         await self.kill()
+        return ended
 
     async def kill(self) -> None:
         # The whole group, even if its leader is gone: a wrapper such as npx may have ended before the agent did.

@@ -105,7 +105,10 @@ class Check:
 
 @dataclass
 class Result:
-    """What came of one check. ``lines`` show a failure; ``trace`` is all that passed while it ran."""
+    """What came of one check. ``lines`` show a failure; ``trace`` is all that passed while it ran.
+
+    A skipped check was ``not_run`` if the run ended before it, or in its middle.
+    """
 
     check: Check
     status: Status
@@ -113,3 +116,4 @@ class Result:
     lines: Sequence[Event] = field(default_factory=list[Event])
     trace: Sequence[Event] = field(default_factory=list[Event])
     seconds: float = 0.0
+    not_run: bool = False

@@ -10,6 +10,7 @@ from sayagain.check.diagram import diagram
 from sayagain.check.model import Area, Result, Status, Tier
 from sayagain.check.runner import Report
 from sayagain.check.trace import Event
+from sayagain.legible import clean, excerpt
 
 __all__ = ["page"]
 
@@ -68,6 +69,8 @@ a { color: inherit }
 LONGEST: Final = 4000
 """Characters of a line of the wire that are shown."""
 
+LONGEST_REASON: Final = 1000
+
 WHY: Final = {
     Area.BASE: "Clients are written against these rules. Where an agent has its own, each client needs a special case.",
     Area.KEYS: "A client that lost the answer to a prompt sends it again with the same key. If a rule is broken, the "
@@ -88,8 +91,8 @@ _WORDS: Final = {"pass": "pass", "fail": "FAIL", "warn": "warn", "skipped": "ski
 
 
 def page(report: Report, command: str, version: str) -> str:
-    """The page; everything in it that comes from the agent is escaped."""
-    who = escape(" ".join(str(report.agent[name]) for name in ("name", "version") if report.agent.get(name)))
+    """The page; everything in it that comes from the agent is made fit to be shown, cut and escaped."""
+    who = _said(" ".join(str(report.agent[name]) for name in ("name", "version") if report.agent.get(name)), 60)
     broken = [result for result in report.results if result.status is Status.FAIL]
     broken.sort(key=lambda result: result.check.tier is Tier.SHOULD)
     parts = [
@@ -98,11 +101,13 @@ def page(report: Report, command: str, version: str) -> str:
         f"<title>sayagain check: {who or 'an agent'}</title><style>{_STYLE}</style></head><body>",
         f"<h1>{who or 'The agent'}</h1>",
         f"<p class='soft'>ACP v2 conformance, checked over stdio with the profile {escape(report.profile)} in "
-        f"{report.seconds:.0f} s by sayagain check {escape(version)}<br><code>{escape(command)}</code></p>",
+        f"{report.seconds:.0f} s by sayagain check {escape(version)}<br><code>{_said(command)}</code></p>",
         _verdict(report),
     ]
     if report.trouble:
-        parts.append(f"<p class='found'><b class='fail'>The run was given up.</b> {escape(report.trouble)}</p>")
+        parts.append(f"<p class='found'><b class='fail'>The run was given up.</b> {_said(report.trouble)}</p>")
+        if report.lines:
+            parts.append(_wire(report.lines, "What was written"))
     if broken:
         parts.append("<h2>What is broken</h2>")
         for area in Area:
@@ -137,7 +142,7 @@ def _line(result: Result) -> str:
     check = result.check
     name = f"<a href='#{check.id}'>{check.id}</a>" if result.status is Status.FAIL else check.id
     should = " <span class='soft'>(should)</span>" if check.tier is Tier.SHOULD else ""
-    why = "" if result.status is Status.PASS else f"<br><span class='{look}'>{escape(result.reason)}</span>"
+    why = "" if result.status is Status.PASS else f"<br><span class='{look}'>{_said(result.reason)}</span>"
     return (
         f"<tr><td class='badge {look}'>{_WORDS[look]}</td><td><code>{name}</code>{should}</td>"
         f"<td>{escape(check.rule)}{why}</td></tr>"
@@ -150,13 +155,21 @@ def _broken(result: Result) -> str:
         f"<section class='broken {check.tier.value}' id='{check.id}'><h3><code>{check.id}</code></h3>"
         f"<p class='rule'>{escape(check.rule)}</p>"
         f"<p class='soft'>{check.tier.value}: {escape(check.source.value)}, {escape(check.section)}</p>"
-        f"<p class='found'>{escape(result.reason)}</p>"
+        f"<p class='found'>{_said(result.reason)}</p>"
         f"{diagram(result.trace, result.lines, f'What was written on the wire for {check.id}')}"
-        f"{_wire(result.lines)}</section>"
+        f"{_wire(result.lines, 'The lines in red, as they were')}</section>"
     )
 
 
-def _wire(lines: Sequence[Event]) -> str:
+def _said(text: str, longest: int = LONGEST_REASON) -> str:
+    return escape(excerpt(text, longest))
+
+
+def _wire(lines: Sequence[Event], title: str) -> str:
     arrows = {"client": "->", "agent": "<-", "note": "  "}
-    texts = "\n".join(escape(f"#{event.index} {arrows[event.side]} {event.text[:LONGEST]}") for event in lines)
-    return f"<details><summary>The lines in red, as they were</summary><pre><code>{texts}</code></pre></details>"
+    texts = "\n".join(_shown(f"#{event.index} {arrows[event.side]} ", event.text) for event in lines)
+    return f"<details><summary>{title}</summary><pre><code>{texts}</code></pre></details>"
+
+
+def _shown(head: str, text: str) -> str:
+    return escape(head + clean(text[:LONGEST]) + ("…" if len(text) > LONGEST else ""))

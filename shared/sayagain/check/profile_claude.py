@@ -23,7 +23,7 @@ _SETTINGS: Final = '{"permissions": {"defaultMode": "default"}}'
 
 
 @asynccontextmanager
-async def claude_profile(folder: Path) -> AsyncGenerator[Profile]:
+async def claude_profile(folder: Path, patience: float) -> AsyncGenerator[Profile]:
     """A service and an environment; works for every agent that runs ``claude`` with the environment it gets."""
     cwd = folder / "project"
     for path in (cwd, folder / "home", folder / "config"):
@@ -40,7 +40,7 @@ async def claude_profile(folder: Path) -> AsyncGenerator[Profile]:
             "CLAUDE_CODE_MAX_RETRIES": "1",
             "IS_SANDBOX": "1",
         }
-        yield ServiceProfile("claude", service, env, cwd, frozenset(Feature) - {Feature.SPOIL})
+        yield ServiceProfile("claude", service, env, cwd, frozenset(Feature) - {Feature.SPOIL}, patience)
 
 
 def _reply(asked: Asked) -> Reply | None:

@@ -23,7 +23,7 @@ _ASKING: Final = 'approval_policy = "on-request"\nsandbox_mode = "read-only"\n'
 
 
 @asynccontextmanager
-async def codex_profile(folder: Path) -> AsyncGenerator[Profile]:
+async def codex_profile(folder: Path, patience: float) -> AsyncGenerator[Profile]:
     """A service and an environment; works for every agent that runs ``codex`` with the environment it gets."""
     cwd = folder / "project"
     for path in (cwd, folder / "home", folder / "codex"):
@@ -39,7 +39,7 @@ async def codex_profile(folder: Path) -> AsyncGenerator[Profile]:
             # Of codex-acp, whose own choice is a mode that asks nobody.
             "INITIAL_AGENT_MODE": "read-only",
         }
-        yield ServiceProfile("codex", service, env, cwd, frozenset(Feature) - {Feature.SPOIL})
+        yield ServiceProfile("codex", service, env, cwd, frozenset(Feature) - {Feature.SPOIL}, patience)
 
 
 def _reply(asked: Asked) -> Reply | None:

@@ -18,6 +18,8 @@ from sayagain.testing.stand_in import StandIn
 from sayagain.testing.stand_in_script import AskedLike, Hold
 
 __all__ = [
+    "PLAIN_PATIENCE",
+    "SERVICE_PATIENCE",
     "STREAMED",
     "Plain",
     "Profile",
@@ -32,6 +34,12 @@ STREAMED: Final = tuple(f"word{number} " for number in range(8))
 """What a streamed answer is made of; each piece comes after one :meth:`Profile.step`."""
 
 PartT = TypeVar("PartT")
+
+PLAIN_PATIENCE: Final = 120.0
+"""Seconds. A model that is asked for one word may think about it, or wait for its turn."""
+
+SERVICE_PATIENCE: Final = 30.0
+"""Seconds. The stand-in answers at once; this is for the agent and its runtime to start on a busy machine."""
 
 _WISH: Final = re.compile(r"\[(hold|stream|delegate|report|ask) ([a-z0-9-]+)\]")
 
@@ -182,7 +190,7 @@ class Plain(Texts):
     name = "plain"
     features: frozenset[Feature] = frozenset()
 
-    def __init__(self, cwd: Path, patience: float = 120.0) -> None:
+    def __init__(self, cwd: Path, patience: float = PLAIN_PATIENCE) -> None:
         self.env = dict(os.environ)
         self.cwd = cwd
         self.patience = patience
@@ -214,7 +222,7 @@ class ServiceProfile(Texts):
         env: Mapping[str, str],
         cwd: Path,
         features: frozenset[Feature],
-        patience: float = 30.0,
+        patience: float = SERVICE_PATIENCE,
     ) -> None:
         self.name = name
         self._service = service
@@ -241,19 +249,24 @@ class ServiceProfile(Texts):
         return sum(asked.newest_text.strip() in prompts for asked in self._service.turns(token))
 
 
-def run_profile(name: str, folder: Path, cwd: Path | None) -> AbstractAsyncContextManager[Profile]:
-    """A profile that is ready, with its services; ``folder`` is its own and empty, ``cwd`` the user's wish."""
+def run_profile(
+    name: str, folder: Path, cwd: Path | None, patience: float | None = None
+) -> AbstractAsyncContextManager[Profile]:
+    """A profile that is ready, with its services; ``folder`` is its own and empty.
+
+    ``cwd`` and ``patience`` (seconds) are the user's wish.
+    """
     if name == "plain":
-        return _plain((cwd or folder).absolute())
+        return _plain((cwd or folder).absolute(), patience or PLAIN_PATIENCE)
     if name == "claude":
         from sayagain.check.profile_claude import claude_profile
 
-        return claude_profile(folder)
+        return claude_profile(folder, patience or SERVICE_PATIENCE)
     from sayagain.check.profile_codex import codex_profile
 
-    return codex_profile(folder)
+    return codex_profile(folder, patience or SERVICE_PATIENCE)
 
 
 @asynccontextmanager
-async def _plain(cwd: Path) -> AsyncGenerator[Profile]:
-    yield Plain(cwd)
+async def _plain(cwd: Path, patience: float) -> AsyncGenerator[Profile]:
+    yield Plain(cwd, patience)

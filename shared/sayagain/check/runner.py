@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anyio
 
-from sayagain.check.bench import Bench, NoAgent, signed_in
+from sayagain.check.bench import Bench, NoAgent, NotStarted, signed_in
 from sayagain.check.launch import Launcher
 from sayagain.check.model import Check, Failed, NotJudged, Result, Status, Tier
 from sayagain.check.profiles import Profile
 from sayagain.check.suite import CHECKS
-from sayagain.check.trace import Trace
+from sayagain.check.trace import Event, Trace
 from sayagain.check.wire import AgentError, Gone, Silent
 
-__all__ = ["Report", "run_checks"]
+__all__ = ["Report", "Watch", "run_checks"]
 
 MOST_SILENCES: Final = 5
-"""Checks in a row that may end because nothing came; then the agent is given up."""
+"""Checks of the whole run that may wait for something in vain; then the agent is given up."""
 
-GIVEN_UP: Final = "the run was given up"
+MOST_FAILED_STARTS: Final = 3
+"""Processes in a row that may end without an answer to ``initialize``."""
+
+Watch: TypeAlias = "Callable[[Callable[[str], None]], Coroutine[Any, Any, None]]"
+"""Runs beside the checks; calls what it is given, with the reason, to end the run."""
 
 
 @dataclass
@@ -38,11 +42,18 @@ class Report:
     results: list[Result] = field(default_factory=list[Result])
     trouble: str = ""
     """Why the run was given up, if it was."""
+    lines: Sequence[Event] = ()
+    """What shows the trouble."""
     seconds: float = 0.0
 
     def count(self, status: Status, tier: Tier | None = None) -> int:
         """How many checks, of a tier if one is given, came out like that."""
         return sum(r.status is status and tier in (None, r.check.tier) for r in self.results)
+
+    @property
+    def not_run(self) -> int:
+        """How many checks the run did not come to."""
+        return sum(result.not_run for result in self.results)
 
     @property
     def failed(self) -> bool:
@@ -55,16 +66,28 @@ async def run_checks(
     profile: Profile,
     checks: Sequence[Check] = CHECKS,
     *,
+    limit: float = math.inf,
     tell: Callable[[Result], None] = lambda result: None,
+    watch: Watch | None = None,
 ) -> Report:
-    """Run the checks on the agent that the launcher starts; ``tell`` hears of each result at once."""
+    """Run the checks on the agent that the launcher starts, for ``limit`` seconds at most.
+
+    ``tell`` hears of each result at once. What the run does not come to is in the report too, as not run.
+    """
     trace = Trace()
     report = Report(profile.name, trace)
     start = time.monotonic()
     async with anyio.create_task_group() as tasks:
         bench = Bench(launcher, profile, trace, tasks, f"x{secrets.token_hex(3)}")
+        run = _Run(bench, report, limit)
+        if watch is not None:
+            tasks.start_soon(watch, run.stop)
         try:
-            await _all(bench, checks, report, tell)
+            for check in sorted(checks, key=lambda check: check.over_all):
+                result = await run.next(check)
+                report.agent = bench.info
+                report.results.append(result)
+                tell(result)
         finally:
             with anyio.CancelScope(shield=True):
                 await bench.kill()
@@ -73,25 +96,77 @@ async def run_checks(
     return report
 
 
-async def _all(bench: Bench, checks: Sequence[Check], report: Report, tell: Callable[[Result], None]) -> None:
-    silences = 0
-    for check in sorted(checks, key=lambda check: check.over_all):
-        if report.trouble:
-            result = Result(check, Status.SKIPPED, GIVEN_UP)
-        else:
-            try:
-                result = await _one(bench, check)
-            except NoAgent as error:
-                report.trouble = str(error)
-                result = Result(check, Status.SKIPPED, GIVEN_UP)
-            silences = silences + 1 if bench.unsound else 0
-            if silences >= MOST_SILENCES:
-                report.trouble = f"given up: {silences} checks in a row got no answer in time"
-            with suppress(NoAgent):
-                await bench.tidy()
-        report.agent = bench.info or report.agent
-        report.results.append(result)
-        tell(result)
+class _Run:
+    def __init__(self, bench: Bench, report: Report, limit: float) -> None:
+        self._bench = bench
+        self._report = report
+        self._limit = limit
+        self._deadline = anyio.current_time() + limit
+        self._scope = anyio.CancelScope()
+        self._silences = 0
+
+    def stop(self, reason: str) -> None:
+        """End the run: the check that is under way, and all after it."""
+        self._report.trouble = self._report.trouble or reason
+        self._scope.cancel()
+
+    async def next(self, check: Check) -> Result:
+        """What comes of the check, or of the run's end before it."""
+        if self._report.trouble:
+            return await self._after_the_end(check)
+        first = len(self._bench.trace.events)
+        result = None
+        with anyio.CancelScope(deadline=self._deadline) as self._scope:
+            result = await self._tried(check)
+            await self._tidied()
+        if self._scope.cancelled_caught and not self._report.trouble:
+            self._report.trouble = f"the run did not end within its limit of {self._limit:g} s"
+        if result is None:
+            trace = self._bench.trace.events[first:]
+            result = Result(check, Status.SKIPPED, f"not run to its end: {self._report.trouble}", not_run=True)
+            result.trace = trace
+        return result
+
+    async def _tried(self, check: Check) -> Result:
+        bench = self._bench
+        try:
+            result = await _one(bench, check)
+        except NoAgent as error:
+            result = Result(check, Status.SKIPPED, str(error), error.events)
+            bench.unsound = True
+            bench.silent = isinstance(error.__cause__, Silent)
+            if not isinstance(error, NotStarted):
+                result.not_run = True
+                self._give_up(str(error), error.events)
+        # One that has never answered is not asked again for as long as that takes; one that ends is started again.
+        if bench.failed_starts >= (1 if bench.silent and not bench.met else MOST_FAILED_STARTS):
+            self._give_up(result.reason, result.lines)
+        return result
+
+    async def _tidied(self) -> None:
+        bench = self._bench
+        await bench.tidy()
+        self._silences += bench.silent
+        bench.silent = False
+        if self._silences >= MOST_SILENCES:
+            patience = bench.profile.patience
+            self._give_up(f"{self._silences} checks waited in vain, {patience:g} s each time")
+
+    def _give_up(self, reason: str, lines: Sequence[Event] = ()) -> None:
+        if not self._report.trouble:
+            self._report.trouble = reason
+            self._report.lines = lines
+
+    async def _after_the_end(self, check: Check) -> Result:
+        """Against the rules for all that is written, what was seen counts. For them, it is not enough."""
+        trouble = self._report.trouble
+        if not check.over_all or not any(event.side == "agent" for event in self._bench.trace.events):
+            return Result(check, Status.SKIPPED, f"not run: {trouble}", not_run=True)
+        result = await _one(self._bench, check)
+        if result.status is not Status.FAIL:
+            result.status, result.not_run = Status.SKIPPED, True
+            result.reason = f"nothing against it was seen, but the run was given up: {trouble}"
+        return result
 
 
 async def _one(bench: Bench, check: Check) -> Result:
@@ -106,15 +181,19 @@ async def _one(bench: Bench, check: Check) -> Result:
         result.status, result.reason, result.lines = Status.FAIL, error.reason, error.events
     except NotJudged as error:
         result.status, result.reason, result.lines = Status.SKIPPED, error.reason, error.events
-        bench.unsound = isinstance(error.__cause__, Silent | Gone | TimeoutError)
+        cause = error.__cause__
+        bench.unsound = isinstance(cause, Silent | Gone | TimeoutError)
+        bench.silent = isinstance(cause, Silent | TimeoutError)
+        if isinstance(cause, Silent | Gone):
+            result.reason, result.lines = bench.describe(error), bench.shown(cause) or error.events
     except AgentError as error:
         signed_in(error)
         shown = [event for event in (error.call.sent, error.call.answer) if event is not None]
         result.status, result.reason, result.lines = Status.FAIL, str(error), shown
     except (Silent, Gone) as error:
-        result.status, result.reason = Status.FAIL, str(error)
-        result.lines = [error.event] if error.event is not None else []
+        result.status, result.reason, result.lines = Status.FAIL, bench.describe(error), bench.shown(error)
         bench.unsound = True
+        bench.silent = isinstance(error, Silent)
     result.trace = bench.trace.events[first:]
     result.seconds = time.monotonic() - start
     return result

@@ -6,13 +6,19 @@ import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterable
 from typing import Final, TextIO
 
 from sayagain.check.lines import describe
 from sayagain.check.model import Result, Status, Tier
 from sayagain.check.runner import Report
+from sayagain.check.trace import Event
+from sayagain.legible import clean, excerpt
 
 __all__ = ["Terminal"]
+
+LONGEST: Final = 1000
+"""Characters of a reason."""
 
 _MARKS: Final = {Status.PASS: ("pass", "32"), Status.FAIL: ("FAIL", "1;31"), Status.SKIPPED: ("skip", "2")}
 
@@ -28,10 +34,12 @@ class Terminal:
 
     def begin(self, command: str, profile: str, count: int) -> None:
         """The title."""
-        self._line(self._style("1", f"sayagain check: {count} checks of {command}, profile {profile}"))
+        self._line(self._style("1", f"sayagain check: {count} checks of {clean(command)}, profile {profile}"))
 
     def tell(self, result: Result) -> None:
-        """One check."""
+        """One check, if the run came to it."""
+        if result.not_run:
+            return
         check = result.check
         title = "In all that was written" if check.over_all else check.area.value
         if title != self._title:
@@ -48,24 +56,30 @@ class Terminal:
             self._wrapped(f"{check.rule} ({check.source.value}, {check.section})", "2")
         self._wrapped(result.reason, style)
         if result.status is Status.FAIL:
-            for event in result.lines:
-                self._line(self._cut(f"{'':16}{describe(event)}"))
+            self._lines(result.lines)
 
     def end(self, report: Report) -> None:
         """The summary."""
         passed, skipped = report.count(Status.PASS), report.count(Status.SKIPPED)
         broken, bent = report.count(Status.FAIL, Tier.MUST), report.count(Status.FAIL, Tier.SHOULD)
-        who = " ".join(str(report.agent[name]) for name in ("name", "version") if report.agent.get(name))
+        who = excerpt(" ".join(str(report.agent[name]) for name in ("name", "version") if report.agent.get(name)))
         self._line("")
         if report.trouble:
-            self._wrapped(report.trouble, "1;31")
-        summary = f"{passed} passed, {broken} failed, {bent} warnings, {skipped} skipped"
+            self._wrapped(f"The run was given up: {report.trouble}", "1;31", "")
+            self._lines(report.lines)
+        summary = f"{passed} passed, {broken} failed, {bent} warnings, {skipped - report.not_run} skipped"
+        if report.not_run:
+            summary += f", {report.not_run} not run"
         said = f"{who or 'the agent'}: {summary} in {report.seconds:.0f} s"
         self._line(self._style("1;31" if report.failed else "1;32", said))
 
-    def _wrapped(self, text: str, style: str) -> None:
-        for line in textwrap.wrap(text, self._width - 16):
-            self._line(f"{'':16}{self._style(style, line)}")
+    def _wrapped(self, text: str, style: str, indent: str = " " * 16) -> None:
+        for line in textwrap.wrap(excerpt(text, LONGEST), self._width - len(indent)):
+            self._line(f"{indent}{self._style(style, line)}")
+
+    def _lines(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._line(self._cut(f"{'':16}{describe(event)}"))
 
     def _cut(self, text: str) -> str:
         return text if len(text) <= self._width else text[: self._width - 1] + "…"
@@ -74,4 +88,6 @@ class Terminal:
         return f"\x1b[{style}m{text}\x1b[0m" if self._coloured else text
 
     def _line(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        # Not every terminal knows every character.
+        encoding = self._stream.encoding or "utf-8"
+        print(text.encode(encoding, "replace").decode(encoding), file=self._stream, flush=True)

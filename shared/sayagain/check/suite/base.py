@@ -11,6 +11,7 @@ from sayagain.check.model import Area, Failed, NotJudged, Source
 from sayagain.check.suite.table import Table
 from sayagain.check.trace import HISTORY, Event, as_mapping, told
 from sayagain.check.wire import AgentWire, Call
+from sayagain.legible import excerpt
 
 __all__ = ["BASE", "expect", "listed", "nobody"]
 
@@ -49,17 +50,17 @@ async def _newer(bench: Bench) -> None:
 
 
 async def _negotiates(bench: Bench, asked: int) -> None:
-    call = await (await bench.connect()).initialize(asked)
+    call = await bench.initialize(await bench.connect(), asked)
     assert call.answer is not None
     version = as_mapping(call.answer.message.get("result")).get("protocolVersion")
     if version != 2 and not (isinstance(version, int) and 2 <= version <= asked):
-        raise Failed(f"the agent answers with version {version!r}", call.sent, call.answer)
+        raise Failed(f"the agent answers with version {excerpt(repr(version))}", call.sent, call.answer)
 
 
 @BASE.must("base-info", "Initialization: Implementation Information", "The agent tells its name and version.")
 async def _info(bench: Bench) -> None:
     wire = await bench.connect()
-    call = await wire.initialize()
+    call = await bench.initialize(wire)
     info = as_mapping(wire.initialized.get("info"))
     if not all(isinstance(info.get(name), str) for name in ("name", "version")):
         raise Failed("info has no name or no version", call.sent, call.answer)
@@ -144,6 +145,14 @@ async def _one_answer(bench: Bench) -> None:
             if name in answered:
                 raise Failed("the agent answers twice", asked[name], answered[name], event)
             answered[name] = event
+
+
+@BASE.should("base-ends", TRANSPORT, "The agent ends when its input is closed.", over=True)
+async def _ends(bench: Bench) -> None:
+    if bench.overstayed is not None:
+        raise Failed("the agent goes on, and has to be killed", bench.overstayed)
+    if not bench.ended:
+        raise NotJudged("no connection was closed in order")
 
 
 @BASE.must(

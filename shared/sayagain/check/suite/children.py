@@ -118,16 +118,16 @@ async def _after_history(bench: Bench) -> None:
 )
 async def _known(bench: Bench) -> None:
     # Wherever in the trace: what comes first is for other checks.
-    known: set[tuple[int, str | None]] = set()
+    known: set[tuple[int, str]] = set()
     for event in bench.trace.events:
         if event.side == "client" and event.method == "session/resume":
-            known.add((event.connection, event.session_id))
+            known.add((event.connection, str(event.session_id)))
         elif event.kind == "subagent_update":
-            known.add((event.connection, event.update.get("sessionId")))
+            known.add((event.connection, str(event.update.get("sessionId"))))
         elif event.side == "agent":
-            known.add((event.connection, as_mapping(as_mapping(event.message).get("result")).get("sessionId")))
+            known.add((event.connection, str(as_mapping(as_mapping(event.message).get("result")).get("sessionId"))))
     for event in bench.trace.updates(kind=MARKER):
-        if (event.connection, event.session_id) not in known:
+        if (event.connection, str(event.session_id)) not in known:
             raise Failed("a marker on a session that nobody knows", event)
 
 
