@@ -25,6 +25,7 @@ from sayagain.client import (
     OutcomeUnknown,
     PeerError,
     PermissionRequest,
+    PromptError,
     PromptKept,
     PromptWithdrawn,
     ResumeFailed,
@@ -317,6 +318,15 @@ class TestLater:
                 with pytest.raises(AgentFloods):
                     await until(session, "nothing")
 
+    async def test_what_is_no_session_is_not_listed(self) -> None:
+        def answer(asked: dict[str, Any]) -> list[Any]:
+            sessions = {"sessions": [None, "s", [], {"sessionId": "s"}]}
+            return [{"id": asked["id"], "result": {"protocolVersion": 2, **sessions}}]
+
+        with anyio.fail_after(20):
+            async with connect(Scripted(answer).open) as client:
+                assert await client.list_sessions() == [{"sessionId": "s"}]
+
     async def test_lists_that_turn_in_circles_end(self) -> None:
         def answer(asked: dict[str, Any]) -> list[Any]:
             result = {"protocolVersion": 2} if asked["method"] == "initialize" else {"sessions": [], "nextCursor": ""}
@@ -455,6 +465,53 @@ class TestTroubleThatPasses:
             async with with_retries(agent.open, QUICK):
                 pass
         assert agent.connections == 1
+
+
+class TestWords:
+    """What an agent says in an error is shown on terminals, and kept in the outbox."""
+
+    RAW = "no\x1b[2J \x1b]0;title\x07quota\n\u202eleft \ud800" + " of it" * 999
+    CLEAN = "no quota \N{REPLACEMENT CHARACTER}left \N{REPLACEMENT CHARACTER} of it of it"
+
+    def refusing(self, method: str, code: int) -> Scripted:
+        results = {"initialize": {"protocolVersion": 2}, "session/new": {"sessionId": "s"}}
+
+        def answer(asked: dict[str, Any]) -> list[Any]:
+            if asked["method"] == method:
+                return [{"id": asked["id"], "error": {"code": code, "message": self.RAW}}]
+            return [{"id": asked["id"], "result": results.get(asked["method"], {})}]
+
+        return Scripted(answer)
+
+    @pytest.mark.parametrize(("code", "state"), [(-32000, "pending"), (-32602, "failed")])
+    async def test_of_a_prompt(self, outbox_path: Path, code: int, state: str) -> None:
+        with anyio.fail_after(20):
+            async with Outbox(outbox_path) as outbox:
+                async with connect(self.refusing("session/prompt", code).open, outbox=outbox) as client:
+                    session = await client.new_session("/")
+                    with pytest.raises(PromptError) as caught:
+                        await session.prompt("x")
+                (row,) = await outbox.prompts(states=("pending", "failed"))
+        assert caught.value.said + ": " + caught.value.reason == str(caught.value)
+        assert caught.value.reason.startswith(self.CLEAN)
+        assert len(caught.value.reason) == 1000
+        assert (row.state, row.code, row.reason) == (state, code, caught.value.reason)
+
+    async def test_of_a_request(self) -> None:
+        with anyio.fail_after(20):
+            async with connect(self.refusing("session/new", -32602).open) as client:
+                with pytest.raises(PeerError) as caught:
+                    await client.new_session("/")
+        assert str(caught.value).startswith(self.CLEAN)
+        assert str(caught.value).endswith("… (-32602)")
+        assert caught.value.message == self.RAW
+
+    @pytest.mark.parametrize("code", [-32602, -32603])
+    async def test_of_a_start(self, code: int) -> None:
+        with anyio.fail_after(20), pytest.raises(AgentFault) as caught:
+            async with connect(self.refusing("initialize", code).open):
+                pass
+        assert self.CLEAN in str(caught.value)
 
 
 class TestRequestsOfTheAgent:

@@ -132,7 +132,8 @@ class Client:
             params = ({} if cwd is None else {"cwd": cwd}) | ({} if cursor is None else {"cursor": cursor})
             answer = await self.request("session/list", params)
             page: object = answer.get("sessions")
-            found += cast("list[Mapping[str, Any]]", page) if isinstance(page, list) else []
+            rows = cast("list[object]", page) if isinstance(page, list) else []
+            found += [cast("Mapping[str, Any]", row) for row in rows if isinstance(row, dict)]
             cursor = answer.get("nextCursor")
             # An agent that turns in circles would never end.
             if not isinstance(cursor, str) or cursor in seen:

@@ -20,7 +20,7 @@
         └── OutboxFull              no room on the disk
 
 An error that the agent answers is a :class:`~sayagain.connection.PeerError`, with its code. No error holds prompt text
-or a key in its message.
+or a key in its message; and what it quotes of the agent is fit for a terminal.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class Reach:
             if fate_of(error) is Fate.AGAIN and error.code != _UNSUPPORTED_VERSION:
                 # Not again on this connection (RPC-7): the next one negotiates for itself.
                 return AgentFault(f"the agent refuses to start: {error}")
-            return AgentFault(f"the agent does not speak ACP {PROTOCOL_VERSION}: {error.message}", for_good=True)
+            return AgentFault(f"the agent does not speak ACP {PROTOCOL_VERSION}: {error.text}", for_good=True)
         else:
             if self.agent.get("protocolVersion") != PROTOCOL_VERSION:
                 reason = "it offers another version of the protocol"

@@ -301,9 +301,9 @@ class Session:
         if not prompt.wanted:
             await self._withdrawn(prompt, "before it was inserted", uncertain=is_garbled(error))
         elif fate is Fate.NEVER:
-            await self._failed(prompt, error.message, error.code)
+            await self._failed(prompt, error.text, error.code)
         elif fate is Fate.USER or retries is None or prompt.refusals + 1 >= retries.attempts:
-            await self._kept(prompt, error.message, error.code)
+            await self._kept(prompt, error.text, error.code)
         else:
             prompt.refusals += 1
             prompt.not_before = anyio.current_time() + retries.pause(prompt.refusals)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import anyio
 
+from sayagain.legible import excerpt, plain
 from sayagain.protocol.jsonrpc import MALFORMED
 
 __all__ = ["Call", "ConnectionLost", "PeerError", "peer_error"]
 
 
+SHOWN: Final = 1000
+"""Characters of an error's text that are shown."""
+
+
 class PeerError(Exception):
-    """The peer answered one of our requests with an error."""
+    """The peer answered one of our requests with an error. ``message`` is what came, :attr:`text` fit to be shown."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(code, message)
@@ -21,8 +26,13 @@ class PeerError(Exception):
         self.message = message
         self.data = data
 
+    @property
+    def text(self) -> str:
+        """The message on one line, without what a terminal would obey, cut to a length."""
+        return excerpt(plain(self.message), SHOWN)
+
     def __str__(self) -> str:
-        return f"{self.message} ({self.code})"
+        return f"{self.text} ({self.code})"
 
 
 class ConnectionLost(Exception):
