@@ -11,10 +11,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
+from sayagain.chat.rows import session_row
 from sayagain.client import Outbox, new_key
 
 AGENT = Path(__file__).parent / "programs" / "fake_agent.py"
@@ -87,6 +89,31 @@ def test_a_line_is_a_prompt_and_the_answer_streams(terminal: Terminal) -> None:
     terminal.expect("You said hello, I believe.�[2J")
     terminal.expect("> ")
     assert terminal.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "line"),
+    [
+        (
+            {"sessionId": "0192f3c4-89ab", "title": "Fix\nit " + "x" * 99, "updatedAt": "2026-01-02T03:04:05.678Z"},
+            f"Fix it {'x' * 52}…  2026-01-02 04:04  0192…89ab",
+        ),
+        ({"sessionId": "s-1", "updatedAt": "2026-01-02T03:04:05+09:00"}, "untitled  2026-01-01 19:04  s-1"),
+        ({"sessionId": "s-1", "title": None, "updatedAt": "2026-01-02"}, "untitled  2026-01-02 00:00  s-1"),
+        ({"sessionId": "s-1", "title": "T", "updatedAt": "yesterday"}, "T  yesterday  s-1"),
+        ({"sessionId": "s-1", "title": 7, "updatedAt": 7}, "7  7  s-1"),
+        ({"sessionId": "s-1", "updatedAt": "0001-01-01T00:00:00+14:00"}, "untitled  0001-01-01T00:0…  s-1"),
+    ],
+)
+def test_a_session_in_the_list(monkeypatch: pytest.MonkeyPatch, row: dict[str, Any], line: str) -> None:
+    """By its title, else by time and id."""
+    monkeypatch.setenv("TZ", "UTC-1")
+    time.tzset()
+    try:
+        assert session_row(row) == line
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize(("answer", "outcome"), [("1", "allow"), ("2", "reject"), ("nonsense", "cancelled")])
@@ -229,7 +256,7 @@ def test_a_session_is_chosen_from_a_list(terminal: Terminal) -> None:
     terminal.type(":new\n")
     terminal.expect("> ")
     terminal.type(":resume\n")
-    terminal.expect("1. untitled")
+    terminal.expect("1. untitled  ")
     terminal.type("1\n")
     terminal.expect("> hello")
     assert terminal.end() == 0

@@ -13,7 +13,8 @@ import anyio.abc
 from sayagain.chat.asking import Asking
 from sayagain.chat.options import ChatOptions
 from sayagain.chat.render import Renderer
-from sayagain.chat.spans import clean, excerpt
+from sayagain.chat.rows import prompt_row, session_row
+from sayagain.chat.spans import clean
 from sayagain.chat.terminal import Keyboard, Screen
 from sayagain.client import (
     AgentFault,
@@ -28,7 +29,6 @@ from sayagain.client import (
     PromptWithdrawn,
     ResumeFailed,
     Session,
-    StoredPrompt,
     Update,
     with_retries,
 )
@@ -179,7 +179,7 @@ class Chat:
         if resent.elsewhere:
             self._note(f"Left to another chat that runs: {_count(resent.elsewhere)}.")
         for row in resent.offered:
-            self._note(f"Not sent, it is old: {_excerpt(row)} (:pending tells what to do)")
+            self._note(f"Not sent, it is old: {prompt_row(row)} (:pending tells what to do)")
 
     def _switch(self, session: Session) -> None:
         self._reader.cancel()
@@ -335,8 +335,7 @@ class Chat:
             self._screen.line("There are no stored sessions in this directory.", "note")
             await self._new()
             return True
-        rows = [(str(row.get("title") or "untitled"), str(row.get("updatedAt") or "")) for row in found[:LISTED]]
-        chosen = await self._choose([f"{title[:60]}  {when[:16].replace('T', ' ')}".rstrip() for title, when in rows])
+        chosen = await self._choose([session_row(row) for row in found[:LISTED]])
         if chosen is None:
             return False
         row = found[chosen]
@@ -351,7 +350,7 @@ class Chat:
         if not rows:
             self._screen.line("All prompts are confirmed.", "note")
             return
-        chosen = await self._choose([f"{row.state}: {_excerpt(row)}" for row in rows])
+        chosen = await self._choose([f"{row.state}: {prompt_row(row)}" for row in rows])
         if chosen is None:
             return
         what = await self._choose(["send it again", "discard it"])
@@ -397,7 +396,3 @@ class Chat:
 
 def _count(prompts: int) -> str:
     return f"{prompts} unconfirmed prompt{'' if prompts == 1 else 's'}"
-
-
-def _excerpt(row: StoredPrompt) -> str:
-    return excerpt(" ".join(str(block.get("text", block.get("type"))) for block in row.content))
