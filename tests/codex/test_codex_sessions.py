@@ -87,7 +87,7 @@ async def test_an_archived_session_can_be_titled(agent: AgentProcess, env: dict[
     await agent.wire.request("session/set_title", {"sessionId": session_id, "title": "My title"})
     assert (await agent.wire.request("session/list", {}))["sessions"] == []
     (after,) = (await agent.wire.request("session/list", {"archived": "only"}))["sessions"]
-    assert after == {**before, "title": "My title"}
+    assert after == {**before, "title": "My title", "updatedAt": after["updatedAt"]}
     unknown = {"sessionId": "01a22da8-65e1-7f10-90be-cad90846c227", "title": "T"}
     assert await code_of(agent, "session/set_title", unknown) == -32002
     await agent.wire.request("session/unarchive", {"sessionId": session_id})
