@@ -311,3 +311,28 @@ def test_an_agent_that_speaks_something_else(outbox: Path) -> None:
     (line,) = done.stdout.decode().splitlines()
     assert line.startswith("sayagain chat: the agent speaks no JSON-RPC; its output begins with 'Usage: Usage: ")
     assert done.stderr.count(b"\n") <= 1
+
+
+PAGES = """
+import json, sys
+def send(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+def update(**fields):
+    send(method="session/update", params={"sessionId": "s", "update": {"sessionUpdate": "state_update", **fields}})
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["method"] == "session/prompt":
+        update(state="running")
+        send(method="elicitation/complete", params={"elicitationId": "e"})
+    result = {"protocolVersion": 2, "sessionId": "s", "messageId": "m", "info": {"name": "Pages"}}
+    send(id=asked["id"], result=result)
+    if asked["method"] == "session/prompt":
+        update(state="idle", stopReason="end_turn")
+"""
+
+
+def test_a_page_is_done(outbox: Path) -> None:
+    chat = [sys.executable, "-m", "sayagain", "chat", "--outbox", str(outbox), "--", sys.executable, "-c", PAGES]
+    done = subprocess.run(chat, input=b"x", capture_output=True, timeout=LONGEST, check=False)
+    assert done.stdout.decode().splitlines() == ["Pages", "> x", "What there was to do on the page is done."]
+    assert (done.returncode, done.stderr) == (0, b"")

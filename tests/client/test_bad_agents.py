@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -531,6 +531,34 @@ class TestRequestsOfTheAgent:
                 await fake.until(lambda: "a1" in fake.answers)
         assert fake.answers["a1"] == {"outcome": {"outcome": "selected", "optionId": "allow"}}
         assert (asked[0].title, len(asked[0].options)) == ("Allow a1?", 2)
+
+    async def test_other_notifications_are_heard(self) -> None:
+        def answer(asked: dict[str, Any]) -> list[Any]:
+            results = {"initialize": {"protocolVersion": 2}, "session/new": {"sessionId": "s"}}
+            if asked["method"] in results:
+                return [{"id": asked["id"], "result": results[asked["method"]]}]
+            return [
+                {"method": "elicitation/complete", "params": {"elicitationId": "1"}},
+                {"method": "_unknown", "params": {}},
+                {"method": "elicitation/complete", "params": {"elicitationId": "2"}},
+                {"id": asked["id"], "result": {}},
+            ]
+
+        heard: list[Mapping[str, Any]] = []
+        both = anyio.Event()
+
+        async def completed(params: Mapping[str, Any]) -> None:
+            heard.append(params)
+            if len(heard) == 2:
+                both.set()
+            else:
+                raise ValueError("a mistake of the application's")
+
+        with anyio.fail_after(20):
+            async with connect(Scripted(answer).open, listeners={"elicitation/complete": completed}) as client:
+                await client.request("_x", {})
+                await both.wait()
+        assert sorted(params["elicitationId"] for params in heard) == ["1", "2"]
 
     async def test_nobody_to_ask_is_no_approval(self) -> None:
         place = Place()

@@ -59,6 +59,7 @@ async def chat(options: ChatOptions) -> int:
                 outbox=outbox,
                 on_permission=app.asking.permission,
                 handlers={"elicitation/create": app.asking.elicitation},
+                listeners={"elicitation/complete": app.asking.completed},
                 capabilities=app.asking.capabilities,
                 info={"name": "sayagain-chat", "version": "1"},
             ) as client:

@@ -66,6 +66,10 @@ class Asking:
         await self._put(question)
         return question.result
 
+    async def completed(self, params: Mapping[str, Any]) -> None:
+        """An ``elicitation/complete``: the user has done what there was to do on a page."""
+        self._note("What there was to do on the page is done.", "note")
+
     def take(self, line: str) -> None:
         """A line of input, for the question that stands there."""
         self._questions[0].take(line, self._screen)

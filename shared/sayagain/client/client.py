@@ -24,7 +24,7 @@ from sayagain.client.moving import find_home, made_id
 from sayagain.client.outbox import Outbox
 from sayagain.client.prompts import Fate, fate_of
 from sayagain.client.reach import Connector, Reach
-from sayagain.client.replay import Replay, ReplayTracker, empty_replay
+from sayagain.client.replay import Replay, ReplayTracker, empty_replay, failed_replay
 from sayagain.client.retries import Retries
 from sayagain.client.session import Session
 from sayagain.connection import IncomingRequest, Outcome, PeerError
@@ -32,12 +32,15 @@ from sayagain.errors import MethodNotFound
 from sayagain.fault_points import Point
 from sayagain.retry import RETRY, RetryClass
 
-__all__ = ["Client", "Handler"]
+__all__ = ["Client", "Handler", "Listener"]
 
 logger = logging.getLogger(__name__)
 
 Handler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Answers a request of the agent's: params in, result out."""
+
+Listener: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
+"""Hears a notification of the agent's: its params."""
 
 Params: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
@@ -52,6 +55,7 @@ class Client:
         *,
         retries: Retries | None,
         handlers: Mapping[str, Handler],
+        listeners: Mapping[str, Listener],
         info: Mapping[str, Any],
         capabilities: Mapping[str, Any],
         patience: float,
@@ -60,6 +64,7 @@ class Client:
         self.outbox = outbox
         self.retries = retries
         self._handlers = handlers
+        self._listeners = listeners
         self._patience = patience
         self._inbox = Inbox(max_unread)
         self._changed = anyio.Event()
@@ -248,17 +253,17 @@ class Client:
             try:
                 link = await self.linked()
             except AgentFault as fault:
-                raise ResumeFailed(session.session_id, fault, _finish(tracker, part)) from fault
+                raise ResumeFailed(session.session_id, fault, failed_replay(tracker, part)) from fault
             try:
                 answer = await self._ask_resume(session, link, replay=replay)
             except LinkLost:
-                part = _finish(tracker, part)
+                part = failed_replay(tracker, part)
                 if self.retries is None:
                     await self._ended()
                     lost = self.fault or AgentGone("the connection ended")
                     raise ResumeFailed(session.session_id, lost, part) from lost
             except PeerError as error:
-                part = _finish(tracker, part)
+                part = failed_replay(tracker, part)
                 if self.retries is None:
                     raise ResumeFailed(session.session_id, error, part) from error
                 if error.code != -32002:
@@ -404,10 +409,7 @@ class Client:
             raise MethodNotFound(request.method)
         return handler(request.params)
 
-
-def _finish(tracker: ReplayTracker | None, earlier: Replay | None) -> Replay | None:
-    """What an attempt that failed has brought, or an earlier one: a history that was complete stays so (RPL-10)."""
-    if tracker is None:
-        return None
-    replay = tracker.finish(succeeded=False)
-    return earlier if earlier is not None and earlier.outcome.whole and not replay.outcome.whole else replay
+    def told(self, method: str, params: Mapping[str, Any]) -> Awaitable[None] | None:
+        """Another notification of the agent's: the application's listener hears it."""
+        listener = self._listeners.get(method)
+        return None if listener is None else listener(params)

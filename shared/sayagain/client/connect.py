@@ -12,7 +12,7 @@ import anyio
 from typing_extensions import Unpack
 
 from sayagain import __version__
-from sayagain.client.client import Client, Handler
+from sayagain.client.client import Client, Handler, Listener
 from sayagain.client.outbox import Outbox
 from sayagain.client.process import start_agent
 from sayagain.client.reach import Connector
@@ -54,6 +54,9 @@ class ClientOptions(TypedDict, total=False):
 
     handlers: Mapping[str, Handler]
     """For other requests of the agent, by method, such as ``elicitation/create``."""
+
+    listeners: Mapping[str, Listener]
+    """For notifications of the agent beside ``session/update``, by method, such as ``elicitation/complete``."""
 
     info: Mapping[str, Any]
     """The application's ``name``, ``title`` and ``version``."""
@@ -112,6 +115,7 @@ async def _running(agent: Agent, retries: Retries | None, options: ClientOptions
             outbox,
             retries=retries,
             handlers={**_permission_handler(options), **options.get("handlers", {})},
+            listeners=options.get("listeners", {}),
             info=options.get("info", {"name": "sayagain-client", "version": __version__}),
             capabilities=options.get("capabilities", {}),
             patience=options.get("patience", PATIENCE),

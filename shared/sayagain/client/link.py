@@ -43,6 +43,10 @@ class Receiver(Protocol):
         """A request of the agent's."""
         ...
 
+    def told(self, method: str, params: Mapping[str, Any]) -> Awaitable[None] | None:
+        """Any other notification; what is returned is awaited beside all else."""
+        ...
+
 
 class _Heard:
     """Passes a transport on and remembers when the agent was heard, and how it began."""
@@ -231,8 +235,10 @@ class Link:
 
     def notification(self, connection: Connection, method: str, params: Mapping[str, Any]) -> Awaitable[None] | None:
         """The agent tells; what is malformed or unknown is ignored (RPC-3)."""
+        if method != "session/update":
+            return self._receiver.told(method, params)
         session_id, update = params.get("sessionId"), params.get("update")
-        if method == "session/update" and isinstance(session_id, str) and isinstance(update, dict):
+        if isinstance(session_id, str) and isinstance(update, dict):
             self._receiver.updated(self, session_id, cast("dict[str, Any]", update))
         return None
 

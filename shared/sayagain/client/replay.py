@@ -8,7 +8,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
 
-__all__ = ["NOT_HISTORY", "Outcome", "Replay", "ReplayTracker", "ReplayedSession", "empty_replay"]
+__all__ = ["NOT_HISTORY", "Outcome", "Replay", "ReplayTracker", "ReplayedSession", "empty_replay", "failed_replay"]
 
 NOT_HISTORY: Final = frozenset(
     {
@@ -135,3 +135,11 @@ class ReplayTracker:
 def empty_replay(session_id: str) -> Replay:
     """Of a session that was made a moment ago: there is nothing that could be missing."""
     return Replay(session_id, MappingProxyType({session_id: ReplayedSession(session_id, Outcome.COMPLETE, ())}), ())
+
+
+def failed_replay(tracker: ReplayTracker | None, earlier: Replay | None) -> Replay | None:
+    """What an attempt that failed has brought, or an earlier one: a history that was complete stays so (RPL-10)."""
+    if tracker is None:
+        return None
+    replay = tracker.finish(succeeded=False)
+    return earlier if earlier is not None and earlier.outcome.whole and not replay.outcome.whole else replay
