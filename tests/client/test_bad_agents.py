@@ -111,6 +111,14 @@ class TestStart:
         assert caught.value.for_good
         assert agent.connections == 1
 
+    @pytest.mark.parametrize("answer", [{"error": "boom"}, {"result": None}, {"result": {}, "error": {"code": 1}}])
+    async def test_its_first_answer_is_none(self, answer: dict[str, Any]) -> None:
+        agent = Scripted(lambda asked: [{"id": asked["id"], **answer}])
+        with anyio.fail_after(20), pytest.raises(AgentGarbled, match="does not speak ACP 2: .*(malformed|no object)"):
+            async with with_retries(agent.open, QUICK):
+                pass
+        assert agent.connections == 1
+
     async def test_it_floods_with_something_else_every_time(self) -> None:
         agent = Scripted(lambda asked: [b"y\n" * 2000])
         with anyio.fail_after(20), pytest.raises(AgentGarbled):

@@ -14,7 +14,7 @@ from sayagain.client.errors import AgentFault, AgentFloods, AgentGarbled, AgentG
 from sayagain.client.link import Link, LinkLost, Receiver
 from sayagain.client.outbox import Outbox
 from sayagain.client.process import ProcessTransport
-from sayagain.client.prompts import Fate, fate_of
+from sayagain.client.prompts import Fate, fate_of, is_garbled
 from sayagain.client.retries import Retries
 from sayagain.connection import PeerError
 from sayagain.transports import ClosedTransport, Transport
@@ -116,6 +116,8 @@ class Reach:
         except LinkLost:
             await link.ended.wait()
         except PeerError as error:
+            if is_garbled(error):
+                return AgentGarbled(f"the agent does not speak ACP {PROTOCOL_VERSION}: {error.text}", for_good=True)
             if fate_of(error) is Fate.AGAIN and error.code != _UNSUPPORTED_VERSION:
                 # Not again on this connection (RPC-7): the next one negotiates for itself.
                 return AgentFault(f"the agent refuses to start: {error}")
