@@ -114,7 +114,7 @@ class TestStart:
     @pytest.mark.parametrize("answer", [{"error": "boom"}, {"result": None}, {"result": {}, "error": {"code": 1}}])
     async def test_its_first_answer_is_none(self, answer: dict[str, Any]) -> None:
         agent = Scripted(lambda asked: [{"id": asked["id"], **answer}])
-        with anyio.fail_after(20), pytest.raises(AgentGarbled, match="does not speak ACP 2: .*(malformed|no object)"):
+        with anyio.fail_after(20), pytest.raises(AgentGarbled, match=r"does not speak ACP 2: .*(malformed|no object)"):
             async with with_retries(agent.open, QUICK):
                 pass
         assert agent.connections == 1
