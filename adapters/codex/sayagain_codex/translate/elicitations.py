@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from math import isfinite
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from sayagain.protocol.loose import Block, Json, as_list, as_mapping, as_text, clean
 
@@ -172,10 +172,11 @@ def _fits(field: Json, value: object) -> bool:
         case "integer":
             return type(value) is int and _within(value, field, "minimum", "maximum")
         case "number":
-            number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-            return number and _within(value, field, "minimum", "maximum")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+                return False
+            return _within(value, field, "minimum", "maximum")
         case "array":
-            allowed, items = dict(_choices(as_mapping(field.get("items")))), as_list(cast("object", value))
+            allowed, items = dict(_choices(as_mapping(field.get("items")))), as_list(value)
             known = isinstance(value, list) and all(as_text(item) in allowed for item in items)
             return known and _within(len(items), field, "minItems", "maxItems")
         case _:
