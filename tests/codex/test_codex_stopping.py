@@ -13,8 +13,8 @@ import pytest
 
 from sayagain.testing.responses_api import ResponsesService
 from sayagain.testing.responses_script import Hold, Script, Step, Text, exec_command, spawn_agent
-from support_codex import AgentProcess
-from support_wire import Wire
+from support_codex import AgentProcess, agent_process, stored_ids, trust_hook
+from support_wire import Wire, WireError, prompt_params
 
 pytestmark = pytest.mark.real
 
@@ -163,3 +163,32 @@ async def test_a_subagent_that_works_on_behind_an_idle_root_can_be_stopped(
     script.steps = [Step("Again", [[Text("Yes.")]])]
     await agent.wire.prompt(session_id, "Again")
     await agent.wire.idle(session_id, 2)
+
+
+@pytest.mark.parametrize("how", ["the prompt", "all work"])
+async def test_a_prompt_that_a_hook_holds_can_be_withdrawn(
+    env: dict[str, str], folder: Path, cwd: str, service: ResponsesService, how: str
+) -> None:
+    os.mkfifo(folder / "hook")
+    trust_hook(env, "UserPromptSubmit", f"if grep -q Slow; then echo held > {folder / 'hook'}; sleep 1000; fi")
+    async with agent_process(env) as agent:
+        await agent.wire.initialize()
+        session_id = await agent.wire.new(cwd)
+        first = await agent.wire.prompt(session_id, "First", key="1")
+        await agent.wire.idle(session_id)
+        request = await agent.wire.begin("session/prompt", prompt_params(session_id, "Slow", "2"))
+        with anyio.fail_after(30):
+            await anyio.to_thread.run_sync((folder / "hook").read_text, abandon_on_cancel=True)
+        if how == "the prompt":
+            await agent.wire.cancel(request)
+        else:
+            await cancel(agent.wire, session_id)
+        with pytest.raises(WireError) as refused:
+            await agent.wire.answer(request)
+        assert refused.value.code == -32800
+        await agent.wire.idle(session_id, 2)
+        second = await agent.wire.prompt(session_id, "Second", key="3")
+        await agent.wire.idle(session_id, 3)
+        assert await agent.close() == 0
+    assert stored_ids(env, session_id) == [first, second]
+    assert not any("Slow" in text for asked in service.requests for text in asked.inputs)

@@ -70,11 +70,21 @@ class Stopping:
             self._tasks.start_soon(self._later, self._turns.submitted)
 
     async def _later(self, message_id: str) -> None:
+        if await self._held(message_id):
+            await self.at_once()
+
+    async def _held(self, message_id: str) -> bool:
+        """Whether Codex does not store the message in the time that this takes it: a hook may hold it."""
         with anyio.move_on_after(self._patience.finish):
             while self._turns.submitted == message_id:
                 await self._word.wait()
-            return
-        await self.at_once()
+        return self._turns.submitted == message_id
+
+    async def unless_stored(self, message_id: str) -> None:
+        """Stop the turn of a message that a hook holds: it is refused then. One that is stored is left alone."""
+        if await self._held(message_id) and not self._turns.steered:
+            self._turns.interrupt()
+            await self.at_once()
 
     async def at_once(self) -> None:
         """Stop the turn now. In its first milliseconds it cannot be interrupted (measured): it is tried again."""

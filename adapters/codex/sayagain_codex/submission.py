@@ -176,8 +176,13 @@ class Submission:
                 logger.debug("asked whether it lives: %s", error)
 
     def withdraw(self, message_id: str) -> bool:
-        """Take it back before it is written. What Codex has been given it stores within milliseconds."""
+        """Take it back before it is written.
+
+        What Codex has been given it stores within milliseconds, unless a hook holds it: then it is refused.
+        """
         if self._unwritten != message_id:
+            if self._turns.submitted == message_id:
+                self._tasks.start_soon(self._stopping.unless_stored, message_id)
             return False
         self._unwritten = None
         self._turns.take_back(message_id)

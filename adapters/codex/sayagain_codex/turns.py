@@ -71,6 +71,11 @@ class Turns:
         return self._active
 
     @property
+    def steered(self) -> bool:
+        """Whether the submitted message was put into a turn that is not its own."""
+        return self._steered
+
+    @property
     def cancelling(self) -> bool:
         """Whether the work that is under way was told to stop."""
         return self._cancelling
