@@ -5,9 +5,12 @@ What such a request waits for before it can send its history differs; what the c
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
 from sayagain.errors import SessionInUse
+from sayagain.runtime import HistoryUpdate
 from sayagain.testing.fake_runtime import FakeSession, FakeStore
 from support_agent import Client, Stop, World, serving, settle, updates_before
 from support_rules import rule
@@ -281,3 +284,46 @@ async def test_a_replay_whose_turn_never_comes_gives_back_what_waited() -> None:
         await settle()
         assert client.updates(session_id, "notice") == [NOTICE]
         stop.go()
+
+
+def shown(client: Client, session_id: str, terminal_id: str) -> bytes:
+    """What a client shows of a terminal."""
+    output = b""
+    for update in client.updates(session_id):
+        if update.get("terminalId") == terminal_id and update["sessionUpdate"] == "terminal_update":
+            output = base64.b64decode(update["output"]["data"]) if "output" in update else output
+        elif update.get("terminalId") == terminal_id:
+            output += base64.b64decode(update["data"])
+    return output
+
+
+def say(fake: FakeSession, *parts: bytes) -> None:
+    fake.update({"sessionUpdate": "terminal_update", "terminalId": "t", "command": "run", "cwd": "/"})
+    for part in parts:
+        data = base64.b64encode(part).decode()
+        fake.update({"sessionUpdate": "terminal_output_chunk", "terminalId": "t", "data": data})
+
+
+@rule("RPL-5", "TC-2")
+async def test_a_terminal_that_says_the_same_again_and_again(world: World, client: Client) -> None:
+    session_id, fake = await world.work(client)
+    say(fake, b"a", b"\n", b".", b".", b".", b"b")
+    await settle()
+    other = await world.connect()
+    await other.resume(session_id, replay=True)
+    assert shown(client, session_id, "t") == shown(other, session_id, "t") == b"a\n...b"
+
+
+@rule("RPL-5", "TC-2")
+@pytest.mark.parametrize("kept", [b"onetwo", b"two"], ids=["all", "the end alone"])
+async def test_a_terminal_that_is_in_the_history_and_in_the_cut(world: World, client: Client, kept: bytes) -> None:
+    session_id, fake = await world.work(client)
+    say(fake, kept)
+    ended = {"sessionUpdate": "terminal_update", "terminalId": "t", "exitStatus": {"exitCode": 0}}
+    fake.update(ended)
+    whole = base64.b64encode(b"onetwo").decode()
+    fake.persist(HistoryUpdate(session_id, {**ended, "command": "run", "cwd": "/", "output": {"data": whole}}))
+    await settle()
+    other = await world.connect()
+    await other.resume(session_id, replay=True)
+    assert shown(other, session_id, "t") == b"onetwo"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support_agent import Client, World, code_of, settle
+from support_agent import Client, Stop, World, code_of, settle
 from support_rules import rule
 from support_wire import prompt_params
 
@@ -36,6 +36,27 @@ async def test_an_archived_session_keeps_its_id_and_history_and_is_hidden(world:
 async def test_an_unknown_session_is_not_found(client: Client, method: str) -> None:
     params = {"sessionId": "unknown"} | ({"title": "x"} if method == "session/set_title" else {})
     assert await code_of(client, method, params) == -32002
+
+
+@rule("ARC-1", "CAN-5")
+async def test_an_archive_request_that_is_cancelled_is_done_all_the_same(
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await world.stored(client, "x")
+    stop, close = Stop(), world.runtime.sessions[session_id].close
+
+    async def slowly() -> None:
+        await stop()
+        await close()
+
+    monkeypatch.setattr(world.runtime.sessions[session_id], "close", slowly)
+    request = await client.begin("session/archive", {"sessionId": session_id})
+    await stop.reached.wait()
+    await client.cancel(request)
+    await settle()
+    stop.go()
+    assert await client.answer(request) == {}
+    assert (await client.request("session/list", {"archived": "only"}))["sessions"]
 
 
 @rule("ARC-1")

@@ -410,5 +410,7 @@ async def test_a_resume_of_an_active_session_says_what_it_keeps(world: World, cl
     for _ in range(2):
         params = {"sessionId": session_id, "cwd": "/elsewhere", "mcpServers": [server]}
         await client.request("session/resume", params)
-    await client.request("session/resume", {"sessionId": session_id, "cwd": "/elsewhere"})
+    same = dict(reversed(server.items())) | {"_meta": None}
+    for params in ({"cwd": "/elsewhere"}, {"cwd": "/elsewhere/./", "mcpServers": [same]}):
+        await client.request("session/resume", {"sessionId": session_id, **params})
     assert client.updates(session_id, "notice") == []

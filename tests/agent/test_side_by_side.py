@@ -294,6 +294,41 @@ async def test_a_client_that_only_reads_gets_its_answers_before_the_end(world: W
     await client.over.wait()
 
 
+@pytest.mark.parametrize("reads", [True, False])
+async def test_after_its_end_a_client_gets_what_it_asked_for_as_long_as_it_reads(
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    """A silence of no length ends it: nothing here depends on a clock."""
+    session_id = await world.stored(client, *(f"prompt {n}" for n in range(50)))
+    world.store.before_entry = None if reads else Stop()
+    monkeypatch.setattr("sayagain.connection.connection.LAST_WORDS", 30 if reads else 0)
+    late = await world.connect()
+    message = late.request_message(
+        "session/resume", {"sessionId": session_id, "cwd": "/", "replayFrom": {"type": "start"}}
+    )
+    await late.post(message)
+    late.transport.send_eof()
+    if reads:
+        await late.answer(message["id"])
+        assert late.updates(session_id, "replay_complete")
+    await late.over.wait()
+
+
+async def test_the_end_of_the_agent_does_not_wait_for_what_is_got_ready_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = FakeRuntime()
+    reached = anyio.Event()
+
+    async def warm_up() -> None:
+        reached.set()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(runtime, "warm_up", warm_up)
+    async with serving(runtime=runtime) as world:
+        client = await world.connect()
+        await reached.wait()
+        await client.close()
+
+
 async def test_the_end_of_the_agent_closes_every_session() -> None:
     async with serving() as world:
         client = await world.connect()

@@ -83,13 +83,16 @@ def test_a_tool_call_is_patched() -> None:
     assert folded(begun, output, output, ended) == [{**begun, **ended, "content": [{"type": "content"}] * 2}]
 
 
-def test_terminal_output_stays_in_the_chunks_it_came_in() -> None:
+def test_terminal_output_is_told_as_what_there_is() -> None:
     begun = {"sessionUpdate": "terminal_update", "terminalId": "t", "cwd": "/"}
     output = [{"sessionUpdate": "terminal_output_chunk", "terminalId": "t", "data": data} for data in ("YQ==", "Yg==")]
     ended = {"sessionUpdate": "terminal_update", "terminalId": "t", "exitStatus": {"exitCode": 0}}
-    assert folded(begun, *output, ended) == [{**begun, **ended}, *output]
+    assert folded(begun, *output, ended) == [{**begun, **ended, "output": {"data": "YWI="}}]
     snapshot = {"sessionUpdate": "terminal_update", "terminalId": "t", "output": {"data": "eA=="}}
-    assert folded(begun, *output, snapshot, output[0]) == [{**begun, **snapshot}, output[0]]
+    assert folded(begun, *output, snapshot) == [{**begun, **snapshot}]
+    assert folded(begun, *output, snapshot, output[0]) == [{**begun, "output": {"data": "eGE="}}]
+    cleared = {"sessionUpdate": "terminal_update", "terminalId": "t", "output": None}
+    assert folded(begun, *output, cleared, output[1]) == [{**begun, "output": {"data": "Yg=="}}]
 
 
 def test_a_compaction_summary_grows_in_its_own_field() -> None:
@@ -144,10 +147,10 @@ def test_of_what_a_running_terminal_says_the_end_is_kept() -> None:
     journal.note({"sessionUpdate": "terminal_update", "terminalId": "t", "command": "serve"})
     for n in range(3 * OUTPUT // 4000):
         journal.note(output("t", b"%03000d" % n))
-    first, *chunks = journal.updates()
-    assert first == {"sessionUpdate": "terminal_update", "terminalId": "t", "command": "serve"}
-    assert OUTPUT // 2 - 4000 < sum(len(update["data"]) for update in chunks) <= OUTPUT
-    numbers = [int(base64.b64decode(update["data"])) for update in chunks]
+    (update,) = journal.updates()
+    data = base64.b64decode(update["output"]["data"])
+    assert OUTPUT // 2 - 4000 < len(update["output"]["data"]) <= OUTPUT
+    numbers = [int(data[position : position + 3000]) for position in range(0, len(data), 3000)]
     assert numbers == list(range(numbers[0], 3 * OUTPUT // 4000))
 
 

@@ -19,7 +19,7 @@ import anyio.abc
 from sayagain import __version__, fault_points
 from sayagain.agent.sessions import Sessions
 from sayagain.agent.setup import check_prompt, plain_title
-from sayagain.connection import DEFERRED, LAST_WORDS, Connection, Deferred, IncomingRequest, Outcome
+from sayagain.connection import DEFERRED, Connection, Deferred, IncomingRequest, Outcome
 from sayagain.errors import InvalidParams, InvalidRequest, MethodNotFound, UnsupportedVersion
 from sayagain.fault_points import Point
 from sayagain.identity import derive_message_id, fresh_message_id, validate_key
@@ -53,7 +53,8 @@ class Agent:
         self._runtime = runtime
         self._peers: dict[Connection, _Peer] = {}
         self._sessions: Sessions
-        self._tasks: anyio.abc.TaskGroup
+        self._ahead: anyio.abc.TaskGroup
+        """What nobody waits for, and the end does not wait for either."""
         self._stack = AsyncExitStack()
         self._methods: Mapping[str, Callable[[IncomingRequest, Params], Outcome]] = {
             "session/new": self._new,
@@ -77,20 +78,22 @@ class Agent:
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._runtime)
-        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
-        self._sessions = Sessions(self._runtime, self._tasks)
+        tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        self._sessions = Sessions(self._runtime, tasks)
+        self._ahead = await self._stack.enter_async_context(anyio.create_task_group())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
+        self._ahead.cancel_scope.cancel()
         with anyio.CancelScope(shield=True):
             await self._sessions.close_all()
         return await self._stack.__aexit__(kind, error, traceback)
 
     async def serve(self, transport: Transport) -> None:
         """Serve one client until it closes the connection."""
-        connection = Connection(transport, self, last_words=LAST_WORDS)
+        connection = Connection(transport, self, answers_late=True)
         self._peers[connection] = _Peer()
         await connection.serve()
 
@@ -149,7 +152,7 @@ class Agent:
         }
 
     def _after_initialize(self, connection: Connection) -> None:
-        self._tasks.start_soon(self._warm_up, connection)
+        self._ahead.start_soon(self._warm_up, connection)
 
     async def _warm_up(self, connection: Connection) -> None:
         await connection.drained(0)
@@ -225,11 +228,13 @@ class Agent:
         await self._runtime.set_title(params["sessionId"], title)
         return {"title": title}
 
-    async def _archive(self, request: IncomingRequest, params: Params) -> Params:
-        return await self._sessions.archive(params["sessionId"], archived=True)
+    def _archive(self, request: IncomingRequest, params: Params) -> Outcome:
+        request.on_cancel = _let_it_finish
+        return self._sessions.archive(params["sessionId"], archived=True)
 
-    async def _unarchive(self, request: IncomingRequest, params: Params) -> Params:
-        return await self._sessions.archive(params["sessionId"], archived=False)
+    def _unarchive(self, request: IncomingRequest, params: Params) -> Outcome:
+        request.on_cancel = _let_it_finish
+        return self._sessions.archive(params["sessionId"], archived=False)
 
     async def _status(self, request: IncomingRequest, params: Params) -> Params:
         return await self._sessions.status(params["sessionId"])

@@ -10,6 +10,7 @@ Only what is history by nature is kept: messages, thoughts, tool calls, terminal
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -45,7 +46,7 @@ APPENDING: Final[Mapping[str, tuple[str, str, str]]] = {
     "tool_call_content_chunk": ("tool_call_update", "content", "content"),
     "compaction_summary_chunk": ("compaction_update", "content", "summary"),
 }
-"""Chunks that extend a list of another update kind. Terminal output, which extends bytes, is kept as its chunks."""
+"""Chunks that extend a list of another update kind. Terminal output extends bytes."""
 
 SETTLED: Final = 256
 """How many entities are kept before the oldest go. The history lags by a tenth of a second (measured: a write queue
@@ -90,13 +91,15 @@ class Entity:
                 self.size -= len(self.chunks.pop(0)["data"])
 
     def updates(self) -> Iterator[Mapping[str, Any]]:
-        """The upsert that carries all of it; terminal output follows as the chunks it came in."""
-        if self.extends == "output":
-            yield dict(self.fields)
-            yield from self.chunks
-            return
+        """The upsert that carries all of it."""
         if not self.chunks:
             yield dict(self.fields)
+            return
+        if self.extends == "output":
+            # A snapshot replaces what the history tells of the same bytes (TC-2); chunks would come on top.
+            before = self.fields.get("output") or {"data": ""}
+            data = b"".join(base64.b64decode(part["data"]) for part in (before, *self.chunks))
+            yield {**self.fields, "output": {"data": base64.b64encode(data).decode("ascii")}}
             return
         content = [*(self.fields.get(self.extends) or ()), *_joined(self.chunks)]
         yield {**self.fields, self.extends: content}

@@ -17,6 +17,7 @@ from sayagain.agent.journal import entity_of
 from sayagain.agent.session import Session
 from sayagain.errors import SessionInUse, SessionNotFound
 from sayagain.fault_points import Point
+from sayagain.protocol.notices import notice_from
 from sayagain.runtime import GLANCE, ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
 from sayagain.runtime.history import closing
 
@@ -146,6 +147,13 @@ class _Replay:
             self._told[entity] = update
         self._connection.update(session_id, self._attachment.gate(session_id).history(update))
 
+    def _unless_ended(self, session_id: str, update: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a terminal that ended the history has all of the output, and the journal may have its end alone."""
+        told = self._told.get(entity_of(update) or ("", ""), {})
+        if update["sessionUpdate"] == "terminal_update" and told.get("exitStatus") is not None:
+            return {name: value for name, value in update.items() if name != "output"}
+        return update
+
     def _end(self, session_id: str) -> None:
         """The cut of what still works, then the marker."""
         for update in self._cut.updates.pop(session_id, ()):
@@ -155,11 +163,10 @@ class _Replay:
                 if self._begin_child(session_id, child_id, update):
                     self._end(child_id)
             else:
-                self._send(session_id, update)
+                self._send(session_id, self._unless_ended(session_id, update))
         fault_points.passing(Point.MARKER_DUE)
         self._connection.update(session_id, self._attachment.gate(session_id).complete())
         fault_points.passing(Point.MARKER_SENT)
 
     def _notice(self, title: str, description: str) -> None:
-        notice = {"sessionUpdate": "notice", "severity": "warning", "title": title, "description": description}
-        self._connection.update(self._root, notice)
+        self._connection.update(self._root, notice_from("sayagain", "warning", title, description))

@@ -23,6 +23,7 @@ from sayagain.connection import Connection, IncomingRequest
 from sayagain.errors import InvalidParams, SessionNotFound
 from sayagain.fault_points import Point
 from sayagain.identity import root_session_id
+from sayagain.protocol.notices import notice_from
 from sayagain.runtime import Runtime, RuntimeSession, SessionSetup
 
 __all__ = ["Sessions"]
@@ -272,12 +273,8 @@ class Sessions:
 
 def _kept(what: Sequence[str]) -> Params:
     """It is active in this process, and goes on as it was opened (RES-12)."""
-    return {
-        "sessionUpdate": "notice",
-        "severity": "warning",
-        "title": f"The session keeps the {' and '.join(what)} that it was opened with",
-        "description": "It is active already. Close it first to resume it with others.",
-    }
+    title = f"The session keeps the {' and '.join(what)} that it was opened with"
+    return notice_from("sayagain", "warning", title, "It is active already. Close it first to resume it with others.")
 
 
 def _options(session: Session) -> dict[str, Any]:

@@ -6,6 +6,7 @@ session exists (NEW-3, NEW-8, NEW-5), with the field named.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -68,13 +69,19 @@ def check_prompt(blocks: Sequence[Mapping[str, Any]], capabilities: RuntimeCapab
 
 def changed(kept: SessionSetup, asked: SessionSetup) -> Sequence[str]:
     """What a resume asks for that an active session was not opened with; what it leaves out it may not know."""
-    pairs = {
-        "working directory": (kept.cwd, asked.cwd),
-        "additional directories": (kept.additional_directories, asked.additional_directories),
-        "MCP servers": (kept.mcp_servers, asked.mcp_servers),
-        "system prompt": (kept.system_prompt, asked.system_prompt),
+    was, wanted = _comparable(kept), _comparable(asked)
+    return [what for what, value in wanted.items() if value and value != was[what]]
+
+
+def _comparable(setup: SessionSetup) -> Mapping[str, object]:
+    """What of a setup counts, by its name for users: not how paths are written, no order, no ``null`` (RPC-6)."""
+    servers = [{name: value for name, value in server.items() if value is not None} for server in setup.mcp_servers]
+    return {
+        "working directory": posixpath.normpath(setup.cwd),
+        "additional directories": {posixpath.normpath(path) for path in setup.additional_directories},
+        "MCP servers": sorted(servers, key=lambda server: str(server.get("name"))),
+        "system prompt": setup.system_prompt,
     }
-    return [what for what, (was, wanted) in pairs.items() if wanted and wanted != was]
 
 
 def plain_title(title: str) -> str:

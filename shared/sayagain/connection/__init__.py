@@ -4,13 +4,12 @@ The agent serves its clients through it, and the client package speaks to agents
 """
 
 from sayagain.connection.calls import Call, ConnectionLost, PeerError
-from sayagain.connection.connection import HIGH_WATER, LAST_WORDS, READ_WATER, Connection, Dispatcher
+from sayagain.connection.connection import HIGH_WATER, READ_WATER, Connection, Dispatcher
 from sayagain.connection.requests import DEFERRED, Deferred, IncomingRequest, Outcome, Reply
 
 __all__ = [
     "DEFERRED",
     "HIGH_WATER",
-    "LAST_WORDS",
     "READ_WATER",
     "Call",
     "Connection",

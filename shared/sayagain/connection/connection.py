@@ -25,7 +25,7 @@ from sayagain.errors import InvalidRequest, RequestCancelled, SayagainError, to_
 from sayagain.protocol import jsonrpc
 from sayagain.transports import ClosedTransport, Transport
 
-__all__ = ["HIGH_WATER", "LAST_WORDS", "READ_WATER", "Connection", "Dispatcher"]
+__all__ = ["HIGH_WATER", "READ_WATER", "Connection", "Dispatcher"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +39,8 @@ READ_WATER: Final = 8 * HIGH_WATER
 Well above :data:`HIGH_WATER`, so that a slow client's ``$/cancel_request`` is read while its replay waits."""
 
 LAST_WORDS: Final = 1.0
-"""Seconds that queued lines get after the client ended its side. Answers to ``printf … | sayagain`` leave at once; a
-client that neither reads nor closes must not keep the process alive."""
+"""Seconds without a write after the peer ended its side. Answers to ``printf … | sayagain`` leave at once; a client
+that neither reads nor closes must not keep the process alive."""
 
 
 class Dispatcher(Protocol):
@@ -62,20 +62,19 @@ class Dispatcher(Protocol):
 class Connection:
     """JSON-RPC over one transport. :meth:`serve` runs it to its end.
 
-    ``last_words`` are the seconds that the peer's requests get to be answered after it ended its side: a client may
-    close its side and read on, while of an agent that is gone nobody reads an answer.
+    ``answers_late``: requests under way are answered though the peer ended its side. A client may close its side and
+    read on, while of an agent that is gone nobody reads an answer.
     """
 
-    def __init__(self, transport: Transport, dispatcher: Dispatcher, *, last_words: float = 0) -> None:
+    def __init__(self, transport: Transport, dispatcher: Dispatcher, *, answers_late: bool = False) -> None:
         self._transport = transport
         self._dispatcher = dispatcher
         self._decoder = jsonrpc.Decoder()
         self._incoming: dict[int | str, IncomingRequest] = {}
         self._outgoing = jsonrpc.PendingRequests[Call]()
         self._begun: deque[tuple[IncomingRequest, Awaitable[Result | Deferred], anyio.CancelScope]] = deque()
-        self._last_words = last_words
+        self._answers_late = answers_late
         self._working = 0
-        self._idle = anyio.Event()
         self._queue: list[bytes] = []
         self._queued = 0
         self._wake = anyio.Event()
@@ -94,10 +93,7 @@ class Connection:
             async with anyio.create_task_group() as self._tasks:
                 self._tasks.start_soon(self._write)
                 await self._read()
-                with anyio.move_on_after(self._last_words):
-                    await self._answered()
-                with anyio.move_on_after(LAST_WORDS):
-                    await self.drained(0)
+                await self._say_last_words()
                 self._close()
                 self._tasks.cancel_scope.cancel()
         finally:
@@ -144,10 +140,13 @@ class Connection:
         while self._queued > limit and not self._closed:
             await self._below.wait()
 
-    async def _answered(self) -> None:
-        """Wait until no handler works on a request; one that was deferred may take as long as a turn."""
-        while self._working and not self._closed:
-            await self._idle.wait()
+    async def _say_last_words(self) -> None:
+        """Until all is written, as long as something is: a request that was deferred may take as long as a turn."""
+        while not self._closed and (self._queued or (self._answers_late and self._working)):
+            with anyio.move_on_after(LAST_WORDS) as silence:
+                await self._below.wait()
+            if silence.cancelled_caught:
+                return
 
     def _send(self, line: bytes) -> None:
         if self._closed:
@@ -282,8 +281,8 @@ class Connection:
         finally:
             self._working -= 1
             if not self._working:
-                self._idle.set()
-                self._idle = anyio.Event()
+                self._below.set()
+                self._below = anyio.Event()
         request.fail(RequestCancelled("cancelled by its sender"))
 
     def _failed(self, request: IncomingRequest, error: Exception) -> None:

@@ -189,7 +189,7 @@ class Runtime(AbstractAsyncContextManager["Runtime"], Protocol):
     async def warm_up(self) -> None:
         """Get ready for the first session; called when ``initialize`` is answered, by each connection.
 
-        What fails here is told by the request that needs it, and raises nothing.
+        What fails here is told by the request that needs it. Cancelled when the agent ends first.
         """
         ...
 
