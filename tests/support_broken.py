@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -188,6 +189,27 @@ class NoPrompt(Once):
         return asked["method"] == "session/prompt"
 
 
+@trips("session-ids-differ")
+class SameSession(Fault):
+    """Once: the second of two sessions that are made in a row is the first."""
+
+    done = False
+
+    def agent(self, m: Message) -> Iterable[Message | str]:
+        asked = self.asked(m)
+        if asked.get("method") == "session/new" and "result" in m and not self.done:
+            others = [session_id for session_id, process in self.created.items() if process == self.process]
+            if len(others) > 1 and self.fresh:
+                self.done = True
+                return [result(m, sessionId=others[-2])]
+            self.fresh = True
+        elif asked:
+            self.fresh = False
+        return [m]
+
+    fresh = False
+
+
 @trips("session-resume")
 class NoResume(Once):
     def wanted(self, asked: Message) -> bool:
@@ -296,6 +318,14 @@ class Forgets(Rekeys):
         return prompt.process == self.process
 
 
+@trips("prompt-stop-reason")
+class Finished(Fault):
+    def agent(self, m: Message) -> Iterable[Message | str]:
+        if kind(m) == "state_update" and m["params"]["update"].get("stopReason") == "end_turn":
+            return [params(m, update={**m["params"]["update"], "stopReason": "finished"})]
+        return [m]
+
+
 @trips("prompt-ids-differ")
 class SameText(Rekeys):
     def rekey(self, m: Message, before: list[Prompt]) -> Message:
@@ -326,6 +356,18 @@ class WorksAgain(Fault):
             if len(before) == 2 and before[0].over and before[0].key == before[1].key is not None:
                 states = [update_of(session(asked), "state_update", state=state) for state in ("running", "idle")]
                 return [m, *states]
+        return [m]
+
+
+@trips("key-not-told-again")
+class TellsAgain(Fault):
+    def agent(self, m: Message) -> Iterable[Message | str]:
+        asked = self.asked(m)
+        if asked.get("method") == "session/prompt" and "result" in m:
+            before = self.before(asked)
+            if len(before) == 2 and before[0].over and before[0].key == before[1].key is not None:
+                message = {"messageId": m["result"]["messageId"], "content": asked["params"]["prompt"]}
+                return [update_of(session(asked), "user_message", **message), m]
         return [m]
 
 
@@ -433,7 +475,16 @@ class LosesFirst(Forgets):
 
 
 @trips("key-private")
-class TellsKeys(Fault):
+class QuotesKeys(Fault):
+    def agent(self, m: Message) -> Iterable[Message | str]:
+        asked = self.asked(m)
+        if asked.get("method") == "session/prompt" and code_of(m) and isinstance(self.key(asked), str):
+            return [{**m, "error": {**m["error"], "message": f"no prompt for {self.key(asked)}"}}]
+        return [m]
+
+
+@trips("key-not-listed")
+class ListsKeys(Fault):
     def agent(self, m: Message) -> Iterable[Message | str]:
         keys = [prompt.key for prompts in self.prompts.values() for prompt in prompts]
         return [result(m, _meta={"keys": keys})] if self.asked(m).get("method") == "session/list" else [m]
@@ -460,6 +511,24 @@ class NullIsKey(Values):
 class Lowers(Values):
     def value(self, m: Message, key: Any) -> Message:
         return params(m, idempotencyKey=key.lower()) if isinstance(key, str) else m
+
+
+@trips("key-spaces")
+class Strips(Values):
+    def value(self, m: Message, key: Any) -> Message:
+        return params(m, idempotencyKey=key.strip()) if isinstance(key, str) else m
+
+
+@trips("key-normal-form")
+class Composes(Values):
+    def value(self, m: Message, key: Any) -> Message:
+        return params(m, idempotencyKey=unicodedata.normalize("NFC", key)) if isinstance(key, str) else m
+
+
+@trips("key-whole")
+class Cuts(Values):
+    def value(self, m: Message, key: Any) -> Message:
+        return params(m, idempotencyKey=key[:254]) if isinstance(key, str) and len(key) == 255 else m
 
 
 @trips("key-empty")

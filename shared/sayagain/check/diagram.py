@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Final
+from typing import Final
 
-from sayagain.check.form import is_id
 from sayagain.check.lines import label
-from sayagain.check.trace import Event, as_mapping
+from sayagain.check.trace import Event
 from sayagain.check.wire import BARRIER
 from sayagain.legible import clean, excerpt
 
@@ -65,18 +64,12 @@ def rows_of(trace: Sequence[Event], lines: Sequence[Event]) -> list[Row]:
 
 def _without_barriers(trace: Sequence[Event]) -> Sequence[Event]:
     """The check's own questions whether all is here yet, and their answers, tell nobody anything."""
-    asked = {_number(event) for event in trace if event.side == "client" and event.method == BARRIER}
+    asked = {event.call for event in trace if event.side == "client" and event.method == BARRIER}
     return [
         event
         for event in trace
-        if event.method != BARRIER and not (event.side == "agent" and event.method is None and _number(event) in asked)
+        if event.method != BARRIER and not (event.side == "agent" and event.method is None and event.call in asked)
     ]
-
-
-def _number(event: Event) -> tuple[int, Any]:
-    """The connection and the id; ``None`` where that is no id."""
-    request_id = as_mapping(event.message).get("id")
-    return event.connection, request_id if is_id(request_id) else None
 
 
 def diagram(trace: Sequence[Event], lines: Sequence[Event], title: str) -> str:

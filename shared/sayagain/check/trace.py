@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from sayagain.check.form import is_id
+
 __all__ = ["HISTORY", "LIVE_ONLY", "MARKER", "Event", "Message", "Side", "Trace", "as_mapping", "blocks_text", "told"]
 
 Side: TypeAlias = Literal["client", "agent", "note"]
@@ -52,6 +54,12 @@ class Event:
     def is_object(self) -> bool:
         """Whether the line is a JSON object, as a message has to be."""
         return isinstance(self.message, dict)
+
+    @property
+    def call(self) -> tuple[int, str | int | None]:
+        """The connection, and the id of the request or answer; ``None`` where there is none, or one that is no id."""
+        request_id = as_mapping(self.message).get("id")
+        return self.connection, request_id if is_id(request_id) else None
 
     @property
     def method(self) -> str | None:

@@ -11,11 +11,14 @@ from sayagain.check.suite.children import CHILDREN
 from sayagain.check.suite.key_values import KEY_VALUES
 from sayagain.check.suite.keys import KEYS
 from sayagain.check.suite.markers import MARKERS
+from sayagain.check.suite.privacy import PRIVACY
 from sayagain.check.suite.replay import REPLAY
 
 __all__ = ["CHECKS"]
 
 CHECKS: Final[tuple[Check, ...]] = tuple(
-    check for table in (BASE, KEYS, KEY_VALUES, CANCELLING, REPLAY, MARKERS, CHILDREN) for check in table.checks
+    check
+    for table in (BASE, KEYS, PRIVACY, KEY_VALUES, CANCELLING, REPLAY, MARKERS, CHILDREN)
+    for check in table.checks
 )
 """All of them, in the order of a report."""

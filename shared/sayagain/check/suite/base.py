@@ -6,7 +6,7 @@ import uuid
 from typing import Any, cast
 
 from sayagain.check.bench import Bench, Session
-from sayagain.check.form import flaw, is_id
+from sayagain.check.form import flaw
 from sayagain.check.model import Area, Failed, NotJudged, Source
 from sayagain.check.suite.table import Table
 from sayagain.check.trace import HISTORY, Event, as_mapping, told
@@ -24,6 +24,8 @@ SETUP = "Session Setup"
 LIFECYCLE = "Prompt Lifecycle"
 
 BOM = "\ufeff"
+
+STOPS = frozenset({"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled", "error"})
 
 
 def nobody() -> Session:
@@ -129,22 +131,20 @@ async def _form(bench: Bench) -> None:
 
 @BASE.must("base-one-answer", TRANSPORT, "Every request is answered once, and nothing is answered unasked.", over=True)
 async def _one_answer(bench: Bench) -> None:
-    asked: dict[tuple[int, Any], Event] = {}
-    answered: dict[tuple[int, Any], Event] = {}
+    asked: dict[tuple[int, str | int | None], Event] = {}
+    answered: dict[tuple[int, str | int | None], Event] = {}
     for event in bench.trace.events:
-        fields = as_mapping(event.message)
-        request_id: Any = fields.get("id")
-        if not is_id(request_id):
+        if event.call[1] is None:
             continue
-        name = (event.connection, request_id)
-        if event.side == "client" and "method" in fields:
-            asked[name] = event
-        elif event.side == "agent" and "method" not in fields:
-            if name not in asked:
+        asking = "method" in as_mapping(event.message)
+        if event.side == "client" and asking:
+            asked[event.call] = event
+        elif event.side == "agent" and not asking:
+            if event.call not in asked:
                 raise Failed("the agent answers what nobody asked", event)
-            if name in answered:
-                raise Failed("the agent answers twice", asked[name], answered[name], event)
-            answered[name] = event
+            if event.call in answered:
+                raise Failed("the agent answers twice", asked[event.call], answered[event.call], event)
+            answered[event.call] = event
 
 
 @BASE.should("base-ends", TRANSPORT, "The agent ends when its input is closed.", over=True)
@@ -172,6 +172,27 @@ async def _new(bench: Bench) -> None:
     if not isinstance(session_id, str):
         raise Failed("there is no sessionId", call.sent, call.answer)
     bench.adopt(Session(session_id))
+
+
+@BASE.must("session-ids-differ", f"{SETUP}: Creating a Session", "Each session has its own id, also after a restart.")
+async def _ids_differ(bench: Bench) -> None:
+    wire = await bench.wire()
+    calls = [await _created(bench, wire), await _created(bench, wire)]
+    await bench.end()
+    calls.append(await _created(bench, await bench.wire()))
+    ids = [(await call.result()).get("sessionId") for call in calls]
+    for place, (call, session_id) in enumerate(zip(calls, ids, strict=True)):
+        if session_id in ids[:place]:
+            first = calls[ids.index(session_id)]
+            raise Failed("two sessions have the same sessionId", first.sent, first.answer, call.sent, call.answer)
+
+
+async def _created(bench: Bench, wire: AgentWire) -> Call:
+    call = await wire.begin("session/new", {"cwd": bench.cwd, "mcpServers": []})
+    session_id = (await call.result()).get("sessionId")
+    if isinstance(session_id, str):
+        bench.adopt(Session(session_id))
+    return call
 
 
 @BASE.must("prompt-inserted", LIFECYCLE, "A prompt is answered with a messageId, and its work comes to an end.")
@@ -283,6 +304,19 @@ async def _prompted(bench: Bench) -> tuple[AgentWire, Session, str, Call]:
     session = await bench.new(wire)
     message_id, call = await bench.prompt(wire, session)
     return wire, session, message_id, call
+
+
+@BASE.must(
+    "prompt-stop-reason",
+    f"{LIFECYCLE}: Stop Reasons",
+    "A stopReason is one that ACP names, or begins with _.",
+    over=True,
+)
+async def _stop_reason(bench: Bench) -> None:
+    for event in bench.trace.updates(kind="state_update"):
+        reason = event.update.get("stopReason")
+        if reason is not None and not (isinstance(reason, str) and (reason in STOPS or reason.startswith("_"))):
+            raise Failed(f"the stopReason is {excerpt(repr(reason))}", event)
 
 
 @BASE.must("prompt-ids-differ", f"{LIFECYCLE}: Message IDs", "Two prompts without keys are two messages.")

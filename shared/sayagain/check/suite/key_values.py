@@ -73,6 +73,27 @@ async def _case(bench: Bench) -> None:
     await _two(bench, key, key.upper(), "a key in capitals was taken for the one without")
 
 
+@KEY_VALUES.must("key-spaces", PARAMETER, "A key is opaque: spaces around it belong to it.")
+async def _spaces(bench: Bench) -> None:
+    key = bench.key(bench.token())
+    await _two(bench, key, f" {key} ", "a key with spaces around it was taken for the one without")
+
+
+@KEY_VALUES.must("key-normal-form", PARAMETER, "A key is opaque: two spellings of a character in Unicode are two keys.")
+async def _normal_form(bench: Bench) -> None:
+    key = bench.key(bench.token())
+    what = "a key was taken for another one that looks the same"
+    await _two(bench, f"{key}\u00e9", f"{key}e\u0301", what)
+
+
+@KEY_VALUES.must(
+    "key-whole", PARAMETER, "All of a key counts: two of 255 characters that differ only in the last are two keys."
+)
+async def _whole(bench: Bench) -> None:
+    key = bench.key(bench.token()).ljust(254, "k")
+    await _two(bench, f"{key}1", f"{key}2", "a key was taken for another one that begins the same")
+
+
 @KEY_VALUES.must("key-empty", PARAMETER, "An empty string is no key: -32602.")
 async def _empty(bench: Bench) -> None:
     await _refused(bench, "")

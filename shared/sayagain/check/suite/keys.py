@@ -8,10 +8,10 @@ from sayagain.check.bench import Bench, Session
 from sayagain.check.model import Area, Failed, Feature, NotJudged, Source
 from sayagain.check.suite.replay import compacted
 from sayagain.check.suite.table import Table
-from sayagain.check.trace import Event, as_mapping
+from sayagain.check.trace import Event, as_mapping, told
 from sayagain.check.wire import AgentError, AgentWire, Call
 
-__all__ = ["KEYS"]
+__all__ = ["HANDLING", "KEYS", "stored"]
 
 KEYS = Table(Area.KEYS, Source.KEYS)
 
@@ -28,7 +28,7 @@ async def _retry(bench: Bench, wire: AgentWire, session: Session, token: str, fi
     return again
 
 
-async def _stored(bench: Bench, wire: AgentWire, session: Session) -> tuple[str, tuple[str, Call]]:
+async def stored(bench: Bench, wire: AgentWire, session: Session) -> tuple[str, tuple[str, Call]]:
     """A keyed prompt whose work is over: its token, its id and request."""
     token = bench.token()
     first = await bench.prompt(wire, session, key=bench.key(token), token=token)
@@ -45,7 +45,7 @@ async def _stored(bench: Bench, wire: AgentWire, session: Session) -> tuple[str,
 async def _same_connection(bench: Bench) -> None:
     wire = await bench.wire()
     session = await bench.new(wire)
-    token, first = await _stored(bench, wire, session)
+    token, first = await stored(bench, wire, session)
     await _retry(bench, wire, session, token, first)
 
 
@@ -57,7 +57,7 @@ async def _same_connection(bench: Bench) -> None:
 async def _no_second_work(bench: Bench) -> None:
     wire = await bench.wire()
     session = await bench.new(wire)
-    token, first = await _stored(bench, wire, session)
+    token, first = await stored(bench, wire, session)
     again = await wire.begin(
         "session/prompt", bench.prompt_params(session, bench.profile.plain(token), bench.key(token))
     )
@@ -73,6 +73,25 @@ async def _no_second_work(bench: Bench) -> None:
             raise Failed("the retry started work", first[1].sent, again.sent, event, again.answer)
     if Feature.COUNT in bench.profile.features and (count := bench.profile.count(token)) > 1:
         raise Failed(f"the model was asked {count} times to work on it", first[1].sent, again.sent, again.answer)
+
+
+@KEYS.must(
+    "key-not-told-again",
+    HANDLING,
+    "A retry is answered with the messageId and nothing else: its message is not reported again.",
+)
+async def _not_told_again(bench: Bench) -> None:
+    wire = await bench.wire()
+    session = await bench.new(wire)
+    token, first = await stored(bench, wire, session)
+    params = bench.prompt_params(session, bench.profile.plain(token), bench.key(token))
+    again = await wire.begin("session/prompt", params)
+    if as_mapping((await again.settled()).message.get("result")).get("messageId") != first[0]:
+        raise NotJudged("the retry is taken for another prompt (key-retry)", first[1].sent, again.sent, again.answer)
+    barrier = await wire.barrier()
+    for message in told(bench.trace.updates(session.session_id, after=again.sent, before=barrier)):
+        if message.message_id == first[0]:
+            raise Failed("the message is reported again", first[1].sent, again.sent, message.events[0], again.answer)
 
 
 @KEYS.must(
@@ -107,7 +126,7 @@ async def _restarted(bench: Bench) -> None:
 async def _again_elsewhere(bench: Bench, *, killed: bool) -> None:
     wire = await bench.wire()
     session = await bench.new(wire)
-    token, first = await _stored(bench, wire, session)
+    token, first = await stored(bench, wire, session)
     await (bench.kill() if killed else bench.end())
     wire = await bench.wire()
     await bench.resumed(wire, session)
@@ -326,7 +345,7 @@ async def _inserted_as_new(
 async def _different(bench: Bench) -> None:
     wire = await bench.wire()
     session = await bench.new(wire)
-    token, first = await _stored(bench, wire, session)
+    token, first = await stored(bench, wire, session)
     other = bench.token()
     again = await wire.begin(
         "session/prompt", bench.prompt_params(session, bench.profile.plain(other), bench.key(token))
@@ -349,26 +368,7 @@ async def _different(bench: Bench) -> None:
 async def _stays(bench: Bench) -> None:
     wire = await bench.wire()
     session = await bench.new(wire)
-    token, first = await _stored(bench, wire, session)
+    token, first = await stored(bench, wire, session)
     other = bench.prompt_params(session, bench.profile.plain(bench.token()), bench.key(token))
     await (await wire.begin("session/prompt", other)).settled()
     await _retry(bench, wire, session, token, first)
-
-
-@KEYS.must(
-    "key-private",
-    HANDLING,
-    "Keys stay private: no update, no list, no replay, nothing that the agent writes has one in it.",
-    over=True,
-)
-async def _private(bench: Bench) -> None:
-    if not bench.keys:
-        raise NotJudged("no key was sent")
-    for event in bench.trace.events:
-        if event.side == "agent" and (key := next((key for key in bench.keys if key in event.text), None)):
-            raise Failed("the agent repeats a key", _with_key(bench, event, key), event)
-
-
-def _with_key(bench: Bench, end: Event, key: str) -> Event | None:
-    sent = (event for event in bench.trace.between(None, end) if event.side == "client" and key in event.text)
-    return next(sent, None)

@@ -61,7 +61,7 @@ async def streaming(bench: Bench) -> tuple[AgentWire, Session, str, Call]:
     return wire, session, token, call
 
 
-@REPLAY.must("replay-whole", CONTENTS, "A replay tells every retained message, each once and in order.")
+@REPLAY.must("replay-whole", CONTENTS, "A replay tells every retained message, in order, each as one message.")
 async def _whole(bench: Bench) -> None:
     wire, session, talks = await second_process(bench)
     replay = await bench.replay(wire, session)
