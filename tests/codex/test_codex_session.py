@@ -160,7 +160,7 @@ async def playing(folder: Path, mode: str = "paginated") -> AsyncIterator[Scene]
                 servers=servers,  # type: ignore[arg-type]
                 account=Account(servers),  # type: ignore[arg-type]
                 env={"CODEX_HOME": str(folder)},
-                patience=Patience(finish=0.01, stop=0.01),
+                patience=Patience(finish=0.2, stop=0.01),
                 tasks=tasks,
             )
             scene = Scene(session, servers)
@@ -268,8 +268,8 @@ async def test_a_refused_message_is_rejected(tmp_path: Path) -> None:
 async def test_a_legacy_thread_proves_by_its_list_alone(tmp_path: Path) -> None:
     async with playing(tmp_path, "legacy") as scene:
         turn = {"items": [{"type": "userMessage", "clientId": "m"}]}
-        scene.server.outcomes["thread/items/list"] = [AppServerError(-32601, "no"), AppServerError(-32601, "no")]
-        scene.server.outcomes["thread/turns/list"] = [{"data": []}, {"data": [turn]}]
+        scene.server.outcomes["thread/items/list"] = [AppServerError(-32601, "no")] * 3
+        scene.server.outcomes["thread/turns/list"] = [{"data": []}, {"data": []}, {"data": [turn]}]
         await scene.session.submit("m", PROMPT)
         await scene.server.until("turn/start")
         scene.active("t1")
@@ -277,8 +277,22 @@ async def test_a_legacy_thread_proves_by_its_list_alone(tmp_path: Path) -> None:
         await scene.server.until("thread/turns/list")
         await anyio.wait_all_tasks_blocked()
         assert not scene.of(Inserted)
-        scene.stored("m")
+        # It is written later than the end of its turn is told.
+        scene.completed("t1")
         await scene.until(lambda: scene.of(Inserted))
+        assert not scene.of(Rejected)
+
+
+async def test_what_a_legacy_thread_never_lists_is_refused(tmp_path: Path) -> None:
+    async with playing(tmp_path, "legacy") as scene:
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start")
+        await anyio.wait_all_tasks_blocked()
+        scene.active("t1")
+        scene.stored("m")
+        scene.completed("t1")
+        await scene.until(lambda: scene.of(Rejected))
+        assert not scene.of(Inserted)
 
 
 @pytest.mark.parametrize("stored", [True, False, None])

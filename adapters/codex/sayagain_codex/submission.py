@@ -7,8 +7,9 @@ stored. The rules of a turn are in :mod:`sayagain_codex.turns`; this asks Codex,
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import anyio.abc
@@ -25,6 +26,7 @@ from sayagain.errors import (
 )
 from sayagain.fault_points import Point
 from sayagain.runtime import RuntimeEvent
+from sayagain.runtime.word import Word
 from sayagain_codex import storage
 from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServer, AppServerError
@@ -36,11 +38,13 @@ from sayagain_codex.stopping import Stopping
 from sayagain_codex.threads import last_items_have, revert_ghost, thread_fault
 from sayagain_codex.titles import Titles
 from sayagain_codex.turns import Lost, Turns
-from sayagain_codex.word import Word
 
 __all__ = ["Submission"]
 
 logger = logging.getLogger(__name__)
+
+SELDOM: Final = 0.5
+"""Seconds between two looks for what does not get stored."""
 
 Params = Mapping[str, Any]
 
@@ -219,7 +223,7 @@ class Submission:
         if server is None:
             return  # what follows the end of its process looks again
         try:
-            found = await last_items_have(server, self._session_id, message_id)
+            found = await self._appears(server, message_id)
         except RuntimeFault as error:
             if self._host.server is server and self._turns.submitted == message_id:
                 # The core reads the history again before it takes a retry.
@@ -234,6 +238,20 @@ class Submission:
         else:
             self.tell(self._turns.unconfirmed())
             self._word.wake()
+
+    async def _appears(self, server: AppServer, message_id: str) -> bool:
+        """A busy Codex writes the item of a legacy thread later than it tells it, even after its turn (measured)."""
+        pause, last = RETRY, math.inf
+        while self._turns.submitted == message_id and self._host.server is server:
+            if await last_items_have(server, self._session_id, message_id):
+                return True
+            if self._turns.judged:
+                last = min(last, anyio.current_time() + self._patience.finish)
+            if anyio.current_time() >= last:
+                break
+            await anyio.sleep(pause)
+            pause = min(2 * pause, SELDOM)
+        return False
 
     def died(self, detail: str) -> None:
         """The process is gone. What became of the message is found out at once."""

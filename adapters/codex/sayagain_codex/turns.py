@@ -103,6 +103,11 @@ class Turns:
         self._steered = self._active and turn_id == self.turn_id
         self._ours = turn_id
 
+    @property
+    def judged(self) -> bool:
+        """Whether the turn of the message that is being looked up is over."""
+        return self._verdict is not None
+
     def confirming(self) -> None:
         """Whether the submitted message is stored is being looked up: until then the end of its turn says nothing."""
         self._confirming = True
