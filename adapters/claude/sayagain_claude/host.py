@@ -15,10 +15,10 @@ from sayagain.processes import lease as leases
 from sayagain.processes.lease import Lease
 from sayagain.processes.spawn import spawn
 from sayagain.runtime import SessionSetup
+from sayagain.runtime.tasks import SessionTasks
 from sayagain_claude.command import command_line, environment, initialize, mcp_servers
 from sayagain_claude.patience import Patience
 from sayagain_claude.process import ClaudeProcess
-from sayagain_claude.tasks import SessionTasks
 
 __all__ = ["Host"]
 

@@ -13,10 +13,10 @@ import anyio
 
 from sayagain.errors import InvalidParams, RuntimeFault
 from sayagain.runtime import RuntimeEvent, Update
+from sayagain.runtime.tasks import SessionTasks
 from sayagain_claude.control import ControlRefused
 from sayagain_claude.options import MODE, Options
 from sayagain_claude.process import ClaudeProcess
-from sayagain_claude.tasks import SessionTasks
 
 __all__ = ["OptionControl"]
 

@@ -25,6 +25,8 @@ from sayagain.errors import (
 from sayagain.fault_points import Point
 from sayagain.protocol.lines import TooLong
 from sayagain.runtime import GLANCE, OWNER_PATIENCE, RuntimeEvent, SessionSetup
+from sayagain.runtime.tasks import SessionTasks
+from sayagain.runtime.word import Word
 from sayagain_claude.account import signed_in
 from sayagain_claude.beside import Beside
 from sayagain_claude.commands import available_commands, refusal, with_command_last
@@ -37,7 +39,6 @@ from sayagain_claude.outbox import Outbox
 from sayagain_claude.patience import Patience
 from sayagain_claude.process import ClaudeProcess
 from sayagain_claude.questions import Questions
-from sayagain_claude.tasks import SessionTasks
 from sayagain_claude.transcripts import paths
 from sayagain_claude.transcripts.listing import session_title
 from sayagain_claude.translate.live import LiveTranslator
@@ -89,7 +90,7 @@ class ClaudeSession:
         )
         self._account: Mapping[str, Any] = {}
         self._commands: frozenset[str] = frozenset()
-        self._word = anyio.Event()
+        self._word = Word()
         # Ids that this process would swallow silently (measured): taken back, or refused by a hook.
         self._burnt: set[str] = set()
         # The message that a submit has not written yet; ``None`` again when it is taken back.
@@ -165,7 +166,7 @@ class ClaudeSession:
         """Everything that one process says, then what its end means."""
         try:
             async for frame in process.frames():
-                self._word.set()
+                self._word.wake()
                 if isinstance(frame, TooLong):
                     # It may have been the row that we wait for.
                     await self._settle(rejecting=False)
@@ -316,7 +317,6 @@ class ClaudeSession:
     async def _watch(self, process: ClaudeProcess, message_id: str) -> None:
         """A submitted prompt is never left unanswered: a CLI that says nothing and answers nothing is ended."""
         while self._turns.submitted == message_id and self._host.process is process:
-            self._word = anyio.Event()
             with anyio.move_on_after(self._patience.answer):
                 await self._word.wait()
                 continue
@@ -437,7 +437,6 @@ class ClaudeSession:
         with anyio.move_on_after(self._patience.finish):
             await self.interrupt()
             while self._turns.active and self._host.process is process:
-                self._word = anyio.Event()
                 await self._word.wait()
 
     async def _stop_commands(self) -> None:

@@ -17,6 +17,7 @@ from sayagain import fault_points
 from sayagain.errors import InvalidParams, RuntimeDied
 from sayagain.fault_points import Point
 from sayagain.runtime import OWNER_PATIENCE, Ask, ChildAnnounced, RuntimeEvent, SessionSetup
+from sayagain.runtime.word import Word
 from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServer, RequestId
 from sayagain_codex.asks import Asks
@@ -34,7 +35,6 @@ from sayagain_codex.titles import Titles
 from sayagain_codex.translate.live import LiveTranslator
 from sayagain_codex.translate.prompts import prompt_input
 from sayagain_codex.turns import Turns
-from sayagain_codex.word import Word
 
 __all__ = ["CodexSession"]
 

@@ -16,13 +16,13 @@ import anyio
 import anyio.abc
 
 from sayagain.errors import InvalidParams, RuntimeFault
+from sayagain.runtime.word import Word
 from sayagain_codex.app_server import AppServer, AppServerError
 from sayagain_codex.children import Children
 from sayagain_codex.host import RETRY, Host
 from sayagain_codex.patience import Patience
 from sayagain_codex.terminals import Terminals
 from sayagain_codex.turns import Turns
-from sayagain_codex.word import Word
 
 __all__ = ["Stopping"]
 

@@ -33,5 +33,5 @@ class SessionTasks:
         try:
             await work()
         except Exception:
-            logger.exception("work of a Claude Code session failed unexpectedly; the session is ended")
+            logger.exception("work of a session failed unexpectedly; the session is ended")
             await self._failed()
