@@ -19,6 +19,7 @@ import pytest
 from sayagain.check import bench
 from sayagain.check.document import document
 from sayagain.check.launch import CommandLauncher
+from sayagain.check.lines import label
 from sayagain.check.model import Result, Status
 from sayagain.check.page import page
 from sayagain.check.runner import Report, run_checks
@@ -60,6 +61,9 @@ class _OtherIds(Fault):
         return ["Loading.", {**m, "id": str(m["id"])}] if "id" in m else [m]
 
 
+LOADED = ["no JSON-RPC message: Loading.", 'result of id "1": protocolVersion 2']
+
+
 async def test_what_was_seen_before_the_end_is_judged() -> None:
     stage = Stage(patience=0.5)
     report = await run_checks(PlayedLauncher(stage, _OtherIds()), stage)
@@ -69,6 +73,7 @@ async def test_what_was_seen_before_the_end_is_judged() -> None:
     for lines in (by_id(report)["base-version"].lines, report.lines):
         assert "Loading." in [event.text for event in lines if event.side == "agent"]
         assert [event.message["id"] for event in lines if event.is_object] == [1, "1"]
+        assert [label(event).partition(" version")[0] for event in lines] == ["initialize (id 1)", *LOADED]
     assert report.not_run == len(CHECKS) - 3
     said = told(report)
     assert f"{len(CHECKS) - 3} not run" in said
@@ -76,7 +81,9 @@ async def test_what_was_seen_before_the_end_is_judged() -> None:
     value = json.loads(json.dumps(document(report, "agent", "1.0")))
     assert value["summary"]["notRun"] == len(CHECKS) - 3
     assert [line["text"] for line in value["troubleLines"]][1] == "Loading."
-    assert "Loading." in page(report, "agent", "1.0")
+    html = page(report, "agent", "1.0")
+    assert "Loading." in html
+    assert html.count(report.trouble) < 5
 
 
 class _Dies(Fault):

@@ -154,7 +154,7 @@ class Bench:
         try:
             self._agent = await self.launcher.start(self._tasks)
         except OSError as error:
-            raise NoAgent(f"the agent cannot be started: {error}") from error
+            raise NoAgent(f"the agent cannot be started: {error.strerror or error}") from error
         self._connections += 1
         self.note("the agent is started")
         wire = AgentWire(self._agent.transport, self.trace, self._connections, self.profile.patience)

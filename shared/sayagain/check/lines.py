@@ -36,13 +36,13 @@ def _label(event: Event) -> str:
     if event.kind:
         return _update(event.update)
     if event.method is not None:
-        number = f" (id {event.message['id']})" if "id" in event.message else ""
+        number = f" (id {_json(event.message['id'])})" if "id" in event.message else ""
         return f"{event.method}{number}{_params(event.method, event.params)}"
     fields = as_mapping(event.message)
     if "error" in fields:
         error = as_mapping(fields["error"])
-        return f"error {error.get('code')} to id {fields.get('id')}: {_short(str(error.get('message')))}"
-    return f"result of id {fields.get('id')}{_result(as_mapping(fields.get('result')))}"
+        return f"error {error.get('code')} to id {_json(fields.get('id'))}: {_short(str(error.get('message')))}"
+    return f"result of id {_json(fields.get('id'))}{_result(as_mapping(fields.get('result')))}"
 
 
 def _update(update: dict[str, Any]) -> str:
@@ -69,7 +69,7 @@ def _params(method: str, params: dict[str, Any]) -> str:
     if "replayFrom" in params:
         told.append(f"replayFrom {_short(json.dumps(params['replayFrom']))}")
     if "requestId" in params:
-        told.append(f"of id {params['requestId']}")
+        told.append(f"of id {_json(params['requestId'])}")
     if "protocolVersion" in params:
         told.append(f"version {params['protocolVersion']}")
     if isinstance(params.get("sessionId"), str):
@@ -82,6 +82,11 @@ def _result(result: dict[str, Any]) -> str:
         if name in result:
             return f": {name} {_id(str(result[name]))}"
     return ""
+
+
+def _json(value: object) -> str:
+    """Ids that differ look different: 1 is not "1"."""
+    return _short(json.dumps(value), 40)
 
 
 def _id(value: str) -> str:

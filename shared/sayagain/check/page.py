@@ -48,7 +48,7 @@ tr:first-child td { border-top: 0 }
 .broken.should { border-left-color: var(--warn) }
 .area { font-size: 18px; margin: 30px 0 2px } .why { max-width: 78ch; margin-bottom: 14px }
 .rule { font-size: 16px }
-.found { background: var(--tint); border-radius: 6px; padding: 8px 12px }
+.found { background: var(--tint); border-radius: 6px; padding: 8px 12px } .bar + .found { margin-top: 16px }
 details { margin-top: 8px } summary { cursor: pointer; color: var(--soft); font-size: 14px }
 pre { overflow-x: auto; background: var(--paper); border: 1px solid var(--edge); border-radius: 6px; padding: 10px }
 .sequence { width: 100%; min-width: 720px; height: auto; display: block; margin-top: 6px }
@@ -117,7 +117,8 @@ def page(report: Report, command: str, version: str) -> str:
     for area in Area:
         results = [result for result in report.results if result.check.area is area]
         if results:
-            parts.append(f"<h2>{area.value}</h2><table>{''.join(map(_line, results))}</table>")
+            lines = "".join(_line(result, report.trouble) for result in results)
+            parts.append(f"<h2>{area.value}</h2><table>{lines}</table>")
     parts.append("</body></html>\n")
     return "".join(parts)
 
@@ -137,12 +138,14 @@ def _verdict(report: Report) -> str:
     return f"<div class='verdict'>{boxes}</div><div class='bar'>{bar}</div>"
 
 
-def _line(result: Result) -> str:
+def _line(result: Result, trouble: str) -> str:
     look = _look(result)
+    # Why the run ended stands above.
+    reason = result.reason.removesuffix(f": {trouble}") if result.not_run else result.reason
     check = result.check
     name = f"<a href='#{check.id}'>{check.id}</a>" if result.status is Status.FAIL else check.id
     should = " <span class='soft'>(should)</span>" if check.tier is Tier.SHOULD else ""
-    why = "" if result.status is Status.PASS else f"<br><span class='{look}'>{_said(result.reason)}</span>"
+    why = "" if result.status is Status.PASS else f"<br><span class='{look}'>{_said(reason)}</span>"
     return (
         f"<tr><td class='badge {look}'>{_WORDS[look]}</td><td><code>{name}</code>{should}</td>"
         f"<td>{escape(check.rule)}{why}</td></tr>"
