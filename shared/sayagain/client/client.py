@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import anyio
 import anyio.abc
 
-from sayagain import fault_points
-from sayagain.client.errors import (
-    AgentFault,
-    AgentFloods,
-    AgentGone,
-    OutcomeUnknown,
-    ResumeFailed,
-)
-from sayagain.client.events import Moved, Reconnected, Update
+from sayagain.client.errors import AgentFault, AgentFloods, AgentGone, OutcomeUnknown
 from sayagain.client.inbox import Inbox
 from sayagain.client.link import Link, LinkLost
-from sayagain.client.moving import find_home, made_id
+from sayagain.client.moving import made_id
 from sayagain.client.outbox import Outbox
-from sayagain.client.prompts import Fate, fate_of
 from sayagain.client.reach import Connector, Reach
-from sayagain.client.replay import Replay, ReplayTracker, empty_replay, failed_replay
+from sayagain.client.replay import Replay
+from sayagain.client.resuming import Resuming
 from sayagain.client.retries import Retries
 from sayagain.client.session import Session
 from sayagain.connection import IncomingRequest, Outcome, PeerError
 from sayagain.errors import MethodNotFound
-from sayagain.fault_points import Point
 from sayagain.retry import RETRY, RetryClass
 
 __all__ = ["Client", "Handler", "Listener"]
-
-logger = logging.getLogger(__name__)
 
 Handler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Answers a request of the agent's: params in, result out."""
@@ -65,8 +53,8 @@ class Client:
         self.retries = retries
         self._handlers = handlers
         self._listeners = listeners
-        self._patience = patience
         self._inbox = Inbox(max_unread)
+        self._resuming = Resuming(self, self._inbox, patience)
         self._changed = anyio.Event()
         self._tasks: anyio.abc.TaskGroup
         self._reach = Reach(
@@ -77,7 +65,7 @@ class Client:
             retries=retries,
             patience=patience,
             begun=self._begun,
-            changed=self._change,
+            changed=self.change,
         )
 
     @property
@@ -101,7 +89,9 @@ class Client:
         session = Session(self, made_id(answer), cwd, setup)
         # In the outbox first: without this row a lost first prompt could not be told from a deleted session.
         await self.outbox.opened(session.session_id, cwd)
-        self._adopt(session, link, answer)
+        self._inbox.expect(session)
+        self.activate(session, link, answer)
+        self._inbox.take_stray()
         return session
 
     async def resume(
@@ -117,16 +107,7 @@ class Client:
         """
         session = self._inbox.sessions.get(session_id) or Session(self, session_id, cwd, setup)
         session.cwd, session.setup = cwd, setup
-        # Two markers on one session could not be told apart (spec of the marker, FAQ).
-        async with session.resuming:
-            self._inbox.expect(session)
-            try:
-                result = await self._resume(session, replay=replay)
-            except BaseException:
-                if not session.known:
-                    self.forget(session)
-                raise
-        return session, result
+        return session, await self._resuming.resume(session, replay=replay)
 
     async def list_sessions(self, cwd: str | None = None) -> Sequence[Mapping[str, Any]]:
         """All stored sessions (``sessionId``, ``cwd``, ``title``, ``updatedAt``), of one directory or of all."""
@@ -200,7 +181,7 @@ class Client:
         """The agent says that the session is not active: resume it."""
         if self._reach.link is not None and session.attached is self._reach.link:
             session.attached = None
-            self._reach.tasks.start_soon(self._attach, session, self._reach.link)
+            self._reach.tasks.start_soon(self._resuming.attach, session, self._reach.link)
 
     def progress(self) -> None:
         """The agent does real work: the count of failures starts anew."""
@@ -214,13 +195,8 @@ class Client:
         """Its updates are of no interest any more."""
         self._inbox.forget(session)
 
-    def _adopt(self, session: Session, link: Link, answer: Mapping[str, Any]) -> None:
-        """The session was made on this connection."""
-        self._inbox.expect(session)
-        self._activate(session, link, answer)
-        self._inbox.take_stray()
-
-    def _activate(self, session: Session, link: Link, answer: Mapping[str, Any]) -> None:
+    def activate(self, session: Session, link: Link, answer: Mapping[str, Any]) -> None:
+        """The agent has made or resumed the session on this connection."""
         session.offers = answer
         session.attached = link
         session.broken = None
@@ -229,152 +205,21 @@ class Client:
             self._tasks.start_soon(session.send_prompts)
         if self._reach.link is not None and self._reach.link is not link:
             # The answer was read after its connection was lost.
-            self._reach.tasks.start_soon(self._attach, session, self._reach.link)
-        self._change()
+            self._reach.tasks.start_soon(self._resuming.attach, session, self._reach.link)
+        self.change()
 
-    def _change(self) -> None:
+    async def lost(self) -> AgentFault:
+        """Wait until the agent is lost for good; why."""
+        while self.fault is None:
+            await self._changed.wait()
+        return self.fault
+
+    def change(self) -> None:
+        """Something that tasks may wait for has happened."""
         self._changed.set()
         self._changed = anyio.Event()
         for session in self._inbox.sessions.values():
             session.change()
-
-    # Resuming.
-
-    async def _resume(self, session: Session, *, replay: bool) -> Replay | None:
-        looks, refusals = 0, 0
-        part: Replay | None = None
-        while True:
-            if not session.known:
-                # Nobody has read it yet: what a failed attempt brought would be told twice.
-                for event in session.pending_events():
-                    if not isinstance(event, Update):
-                        self._inbox.deliver(session, event)
-            tracker = session.tracker = ReplayTracker(session.session_id) if replay else None
-            try:
-                link = await self.linked()
-            except AgentFault as fault:
-                raise ResumeFailed(session.session_id, fault, failed_replay(tracker, part)) from fault
-            try:
-                answer = await self._ask_resume(session, link, replay=replay)
-            except LinkLost:
-                part = failed_replay(tracker, part)
-                if self.retries is None:
-                    await self._ended()
-                    lost = self.fault or AgentGone("the connection ended")
-                    raise ResumeFailed(session.session_id, lost, part) from lost
-            except PeerError as error:
-                part = failed_replay(tracker, part)
-                if self.retries is None:
-                    raise ResumeFailed(session.session_id, error, part) from error
-                if error.code != -32002:
-                    refusals += 1
-                    if fate_of(error) is not Fate.AGAIN or refusals >= self.retries.attempts:
-                        raise ResumeFailed(session.session_id, error, part) from error
-                    # It was answered: no marker of it can come among those of the next one.
-                    await anyio.sleep(self.retries.pause(refusals))
-                    continue
-                looks += 1
-                if looks == 1:
-                    await self._outlive(session)
-                    continue
-                try:
-                    moved = await self._move(session, link)
-                except LinkLost:
-                    continue
-                if not moved:
-                    raise ResumeFailed(session.session_id, error, part) from error
-                if session.attached is link:
-                    return None if tracker is None else empty_replay(session.session_id)
-                looks, part = 0, None
-            else:
-                self._activate(session, link, answer)
-                return None if tracker is None else tracker.finish(succeeded=True)
-            finally:
-                session.tracker = None
-
-    async def _ended(self) -> None:
-        while self.fault is None:
-            await self._changed.wait()
-
-    async def _ask_resume(self, session: Session, link: Link, *, replay: bool) -> Mapping[str, Any]:
-        params = {**session.setup, "sessionId": session.session_id, "cwd": session.cwd}
-        if replay:
-            params["replayFrom"] = {"type": "start"}
-        return await link.call("session/resume", params, streams=True)
-
-    async def _attach(self, session: Session, link: Link) -> None:
-        """Resume a session that the application has, on a new connection; errors end in ``session.broken``."""
-        async with session.resuming:
-            if session.attached is link or not self._inbox.has(session):
-                return
-            retries = self.retries or Retries()
-            refusals = 0
-            while link.is_open:
-                try:
-                    answer = await self._ask_resume(session, link, replay=False)
-                    self._activate(session, link, answer)
-                    self._inbox.deliver(session, Reconnected(session.session_id))
-                    return
-                except LinkLost:
-                    return
-                except PeerError as error:
-                    refusals += 1
-                    gone = error.code == -32002
-                    if gone and refusals > 1:
-                        try:
-                            if await self._move(session, link):
-                                if session.attached is link:
-                                    return
-                                refusals = 0
-                                continue
-                        except LinkLost:
-                            return
-                        except ResumeFailed as refused:
-                            self._break(session, refused)
-                            return
-                    hopeless = fate_of(error) in (Fate.NEVER, Fate.USER)
-                    if hopeless or (gone and refusals > 1) or refusals >= retries.attempts:
-                        failed = ResumeFailed(session.session_id, error, None)
-                        failed.__cause__ = error
-                        self._break(session, failed)
-                        return
-                    if gone:
-                        await self._outlive(session)
-                    else:
-                        await anyio.sleep(retries.pause(refusals))
-
-    def _break(self, session: Session, error: ResumeFailed) -> None:
-        session.broken = error
-        self._change()
-
-    async def _outlive(self, session: Session) -> None:
-        """Before a second look at a session that the agent does not know: who could still store its first prompt is
-        gone then. The agent of a killed client lives a moment longer, and a first look during that proves nothing.
-        """
-        if await self.outbox.unsettled(session.session_id):
-            await self.outbox.take(session.session_id, patience=self._patience)
-        await anyio.sleep((self.retries or Retries()).pause(2))
-
-    async def _move(self, session: Session, link: Link) -> bool:
-        """The agent does not know the session: go on in another one, if nothing was ever confirmed in it.
-
-        True when the session has a new id; it is still to be resumed if another client was quicker, else active. Raises
-        as :func:`~sayagain.client.moving.find_home` does.
-        """
-        old = session.session_id
-        home = await find_home(self.outbox, link, session)
-        if home is None:
-            return False
-        fault_points.passing(Point.CLIENT_MOVED)
-        self.forget(session)
-        session.rename(home.session_id)
-        self._inbox.expect(session)
-        keys = [prompt.key for prompt in await self.outbox.prompts(home.session_id)]
-        logger.info("session %s was never stored; %s has its %d prompts", old, home.session_id, len(keys))
-        self._inbox.deliver(session, Moved(old, home.session_id, keys))
-        if home.answer is not None:
-            self._activate(session, link, home.answer)
-        return True
 
     # The connection.
 
@@ -385,12 +230,12 @@ class Client:
             try:
                 await self._reach.run()
             finally:
-                self._change()
+                self.change()
 
     def _begun(self, link: Link) -> None:
         for session in self._inbox.sessions.values():
             if session.known:
-                self._reach.tasks.start_soon(self._attach, session, link)
+                self._reach.tasks.start_soon(self._resuming.attach, session, link)
 
     # What the agent sends.
 

@@ -1,0 +1,181 @@
+"""Making sessions active: when the application asks for one, and each that it has on every new connection."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from sayagain import fault_points
+from sayagain.client.errors import AgentFault, ResumeFailed
+from sayagain.client.events import Moved, Reconnected, Update
+from sayagain.client.inbox import Inbox
+from sayagain.client.link import Link, LinkLost
+from sayagain.client.moving import find_home
+from sayagain.client.prompts import Fate, fate_of
+from sayagain.client.replay import Replay, ReplayTracker, empty_replay, failed_replay
+from sayagain.client.retries import Retries
+from sayagain.client.session import Session
+from sayagain.connection import PeerError
+from sayagain.fault_points import Point
+
+if TYPE_CHECKING:
+    from sayagain.client.client import Client
+
+__all__ = ["Resuming"]
+
+logger = logging.getLogger(__name__)
+
+
+class Resuming:
+    """``patience`` is for the agent of a killed client to end, in seconds."""
+
+    def __init__(self, client: Client, inbox: Inbox, patience: float) -> None:
+        self._client = client
+        self._inbox = inbox
+        self._patience = patience
+
+    async def resume(self, session: Session, *, replay: bool) -> Replay | None:
+        """As the application asks: see :meth:`Client.resume <sayagain.client.client.Client.resume>`."""
+        # Two markers on one session could not be told apart (spec of the marker, FAQ).
+        async with session.resuming:
+            self._inbox.expect(session)
+            try:
+                return await self._resume(session, replay=replay)
+            except BaseException:
+                if not session.known:
+                    self._client.forget(session)
+                raise
+
+    async def _resume(self, session: Session, *, replay: bool) -> Replay | None:
+        looks, refusals = 0, 0
+        part: Replay | None = None
+        while True:
+            if not session.known:
+                # Nobody has read it yet: what a failed attempt brought would be told twice.
+                for event in session.pending_events():
+                    if not isinstance(event, Update):
+                        self._inbox.deliver(session, event)
+            tracker = session.tracker = ReplayTracker(session.session_id) if replay else None
+            try:
+                link = await self._client.linked()
+            except AgentFault as fault:
+                raise ResumeFailed(session.session_id, fault, failed_replay(tracker, part)) from fault
+            try:
+                answer = await self._ask_resume(session, link, replay=replay)
+            except LinkLost:
+                part = failed_replay(tracker, part)
+                if self._client.retries is None:
+                    lost = await self._client.lost()
+                    raise ResumeFailed(session.session_id, lost, part) from lost
+            except PeerError as error:
+                part = failed_replay(tracker, part)
+                if self._client.retries is None:
+                    raise ResumeFailed(session.session_id, error, part) from error
+                if error.code != -32002:
+                    refusals += 1
+                    if fate_of(error) is not Fate.AGAIN or refusals >= self._client.retries.attempts:
+                        raise ResumeFailed(session.session_id, error, part) from error
+                    # It was answered: no marker of it can come among those of the next one.
+                    await anyio.sleep(self._client.retries.pause(refusals))
+                    continue
+                looks += 1
+                if looks == 1:
+                    await self._outlive(session)
+                    continue
+                try:
+                    moved = await self._move(session, link)
+                except LinkLost:
+                    continue
+                if not moved:
+                    raise ResumeFailed(session.session_id, error, part) from error
+                if session.attached is link:
+                    return None if tracker is None else empty_replay(session.session_id)
+                looks, part = 0, None
+            else:
+                self._client.activate(session, link, answer)
+                return None if tracker is None else tracker.finish(succeeded=True)
+            finally:
+                session.tracker = None
+
+    async def _ask_resume(self, session: Session, link: Link, *, replay: bool) -> Mapping[str, Any]:
+        params = {**session.setup, "sessionId": session.session_id, "cwd": session.cwd}
+        if replay:
+            params["replayFrom"] = {"type": "start"}
+        return await link.call("session/resume", params, streams=True)
+
+    async def attach(self, session: Session, link: Link) -> None:
+        """Resume a session that the application has, on a new connection; errors end in ``session.broken``."""
+        async with session.resuming:
+            if session.attached is link or not self._inbox.has(session):
+                return
+            retries = self._client.retries or Retries()
+            refusals = 0
+            while link.is_open:
+                try:
+                    answer = await self._ask_resume(session, link, replay=False)
+                    self._client.activate(session, link, answer)
+                    self._inbox.deliver(session, Reconnected(session.session_id))
+                    return
+                except LinkLost:
+                    return
+                except PeerError as error:
+                    refusals += 1
+                    gone = error.code == -32002
+                    if gone and refusals > 1:
+                        try:
+                            if await self._move(session, link):
+                                if session.attached is link:
+                                    return
+                                refusals = 0
+                                continue
+                        except LinkLost:
+                            return
+                        except ResumeFailed as refused:
+                            self._break(session, refused)
+                            return
+                    hopeless = fate_of(error) in (Fate.NEVER, Fate.USER)
+                    if hopeless or (gone and refusals > 1) or refusals >= retries.attempts:
+                        failed = ResumeFailed(session.session_id, error, None)
+                        failed.__cause__ = error
+                        self._break(session, failed)
+                        return
+                    if gone:
+                        await self._outlive(session)
+                    else:
+                        await anyio.sleep(retries.pause(refusals))
+
+    def _break(self, session: Session, error: ResumeFailed) -> None:
+        session.broken = error
+        self._client.change()
+
+    async def _outlive(self, session: Session) -> None:
+        """Before a second look at a session that the agent does not know: who could still store its first prompt is
+        gone then. The agent of a killed client lives a moment longer, and a first look during that proves nothing.
+        """
+        if await self._client.outbox.unsettled(session.session_id):
+            await self._client.outbox.take(session.session_id, patience=self._patience)
+        await anyio.sleep((self._client.retries or Retries()).pause(2))
+
+    async def _move(self, session: Session, link: Link) -> bool:
+        """The agent does not know the session: go on in another one, if nothing was ever confirmed in it.
+
+        True when the session has a new id; it is still to be resumed if another client was quicker, else active. Raises
+        as :func:`~sayagain.client.moving.find_home` does.
+        """
+        old = session.session_id
+        home = await find_home(self._client.outbox, link, session)
+        if home is None:
+            return False
+        fault_points.passing(Point.CLIENT_MOVED)
+        self._client.forget(session)
+        session.rename(home.session_id)
+        self._inbox.expect(session)
+        keys = [prompt.key for prompt in await self._client.outbox.prompts(home.session_id)]
+        logger.info("session %s was never stored; %s has its %d prompts", old, home.session_id, len(keys))
+        self._inbox.deliver(session, Moved(old, home.session_id, keys))
+        if home.answer is not None:
+            self._client.activate(session, link, home.answer)
+        return True
