@@ -147,12 +147,25 @@ class _Silent(Fault):
 async def test_silences_count_over_the_whole_run() -> None:
     stage = Stage(patience=0.5)
     report = await run_checks(PlayedLauncher(stage, _Silent()), stage)
-    assert "checks waited in vain, 0.5 s each time" in report.trouble
+    assert report.trouble.startswith("5 checks waited in vain")
+    assert "no answer to session/resume within 0.5 s" in report.trouble
     ran = [result for result in report.results if not result.not_run and not result.check.over_all]
     waited = [result for result in ran if "within 0.5 s" in result.reason]
     assert len(waited) == 5
     first, last = ran.index(waited[0]), ran.index(waited[-1])
     assert any(result.status is Status.PASS for result in ran[first:last])
+
+
+class _NeverCloses(Fault):
+    def agent(self, m: Message) -> Iterable[Message | str]:
+        return [] if self.asked(m).get("method") == "session/close" else [m]
+
+
+async def test_a_silence_between_the_checks_counts_too() -> None:
+    stage = Stage(patience=0.3)
+    report = await run_checks(PlayedLauncher(stage, _NeverCloses()), stage)
+    assert report.trouble.startswith("5 checks waited in vain")
+    assert "no answer to session/close within 0.3 s" in report.trouble
 
 
 async def test_the_run_has_a_limit() -> None:

@@ -117,8 +117,8 @@ class Bench:
         """What the agent says of itself."""
         self.unsound = False
         """Something was not as it should be, so that the next check had better have another process."""
-        self.silent = False
-        """Something that had to come did not come in time."""
+        self.silent = ""
+        """What had to come and did not come in time."""
         self.met = False
         """Whether any process of the agent has answered ``initialize``."""
         self.failed_starts = 0
@@ -244,7 +244,7 @@ class Bench:
             for session_id in list(self._sessions):
                 await (await wire.begin("session/close", {"sessionId": session_id})).settled()
         except (Silent, Gone) as error:
-            self.silent = self.silent or isinstance(error, Silent)
+            self.silent = self.silent or (str(error) if isinstance(error, Silent) else "")
             await self.kill()
         self._sessions.clear()
 

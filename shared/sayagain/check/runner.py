@@ -134,7 +134,7 @@ class _Run:
         except NoAgent as error:
             result = Result(check, Status.SKIPPED, str(error), error.events)
             bench.unsound = True
-            bench.silent = isinstance(error.__cause__, Silent)
+            bench.silent = str(error) if isinstance(error.__cause__, Silent) else ""
             if not isinstance(error, NotStarted):
                 result.not_run = True
                 self._give_up(str(error), error.events)
@@ -146,11 +146,10 @@ class _Run:
     async def _tidied(self) -> None:
         bench = self._bench
         await bench.tidy()
-        self._silences += bench.silent
-        bench.silent = False
+        what, bench.silent = bench.silent, ""
+        self._silences += bool(what)
         if self._silences >= MOST_SILENCES:
-            patience = bench.profile.patience
-            self._give_up(f"{self._silences} checks waited in vain, {patience:g} s each time")
+            self._give_up(f"{self._silences} checks waited in vain, the last one for this: {what}")
 
     def _give_up(self, reason: str, lines: Sequence[Event] = ()) -> None:
         if not self._report.trouble:
@@ -183,7 +182,7 @@ async def _one(bench: Bench, check: Check) -> Result:
         result.status, result.reason, result.lines = Status.SKIPPED, error.reason, error.events
         cause = error.__cause__
         bench.unsound = isinstance(cause, Silent | Gone | TimeoutError)
-        bench.silent = isinstance(cause, Silent | TimeoutError)
+        bench.silent = str(error) if isinstance(cause, Silent | TimeoutError) else ""
         if isinstance(cause, Silent | Gone):
             result.reason, result.lines = bench.describe(error), bench.shown(cause) or error.events
     except AgentError as error:
@@ -193,7 +192,7 @@ async def _one(bench: Bench, check: Check) -> Result:
     except (Silent, Gone) as error:
         result.status, result.reason, result.lines = Status.FAIL, bench.describe(error), bench.shown(error)
         bench.unsound = True
-        bench.silent = isinstance(error, Silent)
+        bench.silent = str(error) if isinstance(error, Silent) else ""
     result.trace = bench.trace.events[first:]
     result.seconds = time.monotonic() - start
     return result
