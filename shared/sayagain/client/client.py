@@ -15,7 +15,7 @@ from sayagain.client.moving import made_id
 from sayagain.client.outbox import Outbox
 from sayagain.client.reach import Connector, Reach
 from sayagain.client.replay import Replay
-from sayagain.client.resuming import Resuming
+from sayagain.client.resuming import Elsewhere, Resuming
 from sayagain.client.retries import Retries
 from sayagain.client.session import Session
 from sayagain.connection import IncomingRequest, Outcome, PeerError
@@ -104,10 +104,19 @@ class Client:
 
         With retries it is asked again after a lost connection and after an error that may pass (-32603), since a resume
         is safe to repeat. A session that the application did not have before has the updates of the last attempt alone.
+
+        Several calls for one session get the same object, and ask one after the other.
         """
-        session = self._inbox.sessions.get(session_id) or Session(self, session_id, cwd, setup)
-        session.cwd, session.setup = cwd, setup
-        return session, await self._resuming.resume(session, replay=replay)
+        while True:
+            session = self._inbox.find(session_id)
+            if session is None:
+                session = Session(self, session_id, cwd, setup)
+                # Before anything is awaited: who asks for it meanwhile has to get the same one.
+                self._inbox.expect(session)
+            try:
+                return session, await self._resuming.resume(session, cwd, setup, replay=replay)
+            except Elsewhere:
+                continue
 
     async def list_sessions(self, cwd: str | None = None) -> Sequence[Mapping[str, Any]]:
         """All stored sessions (``sessionId``, ``cwd``, ``title``, ``updatedAt``), of one directory or of all."""

@@ -22,6 +22,8 @@ class Inbox:
         self.limit = limit
         self.sessions: dict[str, Session] = {}
         self._unread = 0
+        self._moved: dict[str, str] = {}
+        """By the id of a session that was moved, the id of the one that has its prompts."""
         self._roots: dict[str, str] = {}
         """By child session, the session that the application has."""
         self._stray: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_STRAY)
@@ -34,6 +36,25 @@ class Inbox:
     def expect(self, session: Session) -> None:
         """From now on what comes under the session's id is the session's."""
         self.sessions[session.session_id] = session
+        # No session that is there was moved: so there are no circles, whatever ids an agent makes.
+        self._moved.pop(session.session_id, None)
+
+    def find(self, session_id: str) -> Session | None:
+        """The session that the application has under this id, or that has the prompts of the one that had it."""
+        while session_id in self._moved:
+            session_id = self._moved[session_id]
+        return self.sessions.get(session_id)
+
+    def move(self, session: Session, to: str) -> bool:
+        """It goes on under another id; false when the application has a session of that id already."""
+        old = session.session_id
+        self.forget(session)
+        free = to not in self.sessions
+        if free:
+            session.rename(to)
+            self.expect(session)
+        self._moved[old] = to
+        return free
 
     def take_stray(self) -> None:
         """A session was made: what came before its id was known is for it."""

@@ -24,9 +24,16 @@ from sayagain.fault_points import Point
 if TYPE_CHECKING:
     from sayagain.client.client import Client
 
-__all__ = ["Resuming"]
+__all__ = ["Elsewhere", "Resuming"]
 
 logger = logging.getLogger(__name__)
+
+
+class Elsewhere(Exception):
+    """The prompts of the session are in another one, which the application has already."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"its prompts are in session {session_id}")
 
 
 class Resuming:
@@ -37,17 +44,21 @@ class Resuming:
         self._inbox = inbox
         self._patience = patience
 
-    async def resume(self, session: Session, *, replay: bool) -> Replay | None:
-        """As the application asks: see :meth:`Client.resume <sayagain.client.client.Client.resume>`."""
-        # Two markers on one session could not be told apart (spec of the marker, FAQ).
-        async with session.resuming:
-            self._inbox.expect(session)
-            try:
+    async def resume(self, session: Session, cwd: str, setup: Mapping[str, Any], *, replay: bool) -> Replay | None:
+        """As the application asks: see :meth:`Client.resume <sayagain.client.client.Client.resume>`.
+
+        Raises :class:`Elsewhere` too.
+        """
+        session.askers += 1
+        try:
+            # Two markers on one session could not be told apart (spec of the marker, FAQ).
+            async with session.resuming:
+                session.cwd, session.setup = cwd, setup
                 return await self._resume(session, replay=replay)
-            except BaseException:
-                if not session.known:
-                    self._client.forget(session)
-                raise
+        finally:
+            session.askers -= 1
+            if not session.known and not session.askers:
+                self._client.forget(session)
 
     async def _resume(self, session: Session, *, replay: bool) -> Replay | None:
         looks, refusals = 0, 0
@@ -136,6 +147,9 @@ class Resuming:
                         except ResumeFailed as refused:
                             self._break(session, refused)
                             return
+                        except Elsewhere as elsewhere:
+                            self._break(session, ResumeFailed(session.session_id, error, None, str(elsewhere)))
+                            return
                     hopeless = fate_of(error) in (Fate.NEVER, Fate.USER)
                     if hopeless or (gone and refusals > 1) or refusals >= retries.attempts:
                         failed = ResumeFailed(session.session_id, error, None)
@@ -149,6 +163,7 @@ class Resuming:
 
     def _break(self, session: Session, error: ResumeFailed) -> None:
         session.broken = error
+        session.change()
         self._client.change()
 
     async def _outlive(self, session: Session) -> None:
@@ -163,16 +178,15 @@ class Resuming:
         """The agent does not know the session: go on in another one, if nothing was ever confirmed in it.
 
         True when the session has a new id; it is still to be resumed if another client was quicker, else active. Raises
-        as :func:`~sayagain.client.moving.find_home` does.
+        as :func:`~sayagain.client.moving.find_home` does, and :class:`Elsewhere`.
         """
         old = session.session_id
         home = await find_home(self._client.outbox, link, session)
         if home is None:
             return False
         fault_points.passing(Point.CLIENT_MOVED)
-        self._client.forget(session)
-        session.rename(home.session_id)
-        self._inbox.expect(session)
+        if not self._inbox.move(session, home.session_id):
+            raise Elsewhere(home.session_id)
         keys = [prompt.key for prompt in await self._client.outbox.prompts(home.session_id)]
         logger.info("session %s was never stored; %s has its %d prompts", old, home.session_id, len(keys))
         self._inbox.deliver(session, Moved(old, home.session_id, keys))

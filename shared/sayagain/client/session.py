@@ -69,6 +69,8 @@ class Session:
         self.known = False
         """Whether it was active once: then it is resumed on every new connection."""
         self.resuming = anyio.Lock()
+        self.askers = 0
+        """How many calls of the application's wait for it to be resumed."""
         self._events: deque[tuple[Event, int]] = deque()
         self._closed = False
         self._queue: list[Prompt] = []
