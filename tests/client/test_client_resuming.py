@@ -13,14 +13,19 @@ from client.places import Place, Scripted, until
 from sayagain.client import (
     Client,
     Moved,
+    OutboxError,
     Outcome,
+    PromptKept,
+    Reconnected,
     Replay,
     ResumeFailed,
     Retries,
     Session,
     connect,
+    new_key,
     with_retries,
 )
+from sayagain.testing.fake_runtime import FakeRuntime
 
 QUICK = Retries(attempts=4, first=0.001, longest=0.01)
 
@@ -115,6 +120,97 @@ class TestAtOnce:
                 assert (await client.resume("lost", "/"))[0] is session
                 assert not [event for event in session.pending_events() if isinstance(event, Moved)]
                 await session.prompt("two")
+
+
+class TestOutboxThatCannotBeRead:
+    """Only the session suffers; the application hears of it by a typed error, and its block lives on."""
+
+    FAILING = ("unsettled", "take", "moved_to", "opened", "move", "prompts")
+
+    @pytest.mark.parametrize("failing", FAILING)
+    async def test_after_a_lost_connection(
+        self, outbox_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+    ) -> None:
+        place = Place()
+        place.prepare = _manual
+        with anyio.fail_after(20):
+            async with with_retries(place.open, QUICK, outbox=outbox_path) as client:
+                session = await client.new_session("/")
+                old = session.session_id
+                prompt = await session.submit("one")
+                await place.fake(session).until(lambda: bool(place.fake(session).submitted))
+                place.prepare = lambda runtime: None
+                _break(monkeypatch, client, failing)
+                place.kill()
+                with pytest.raises(ResumeFailed, match="disk I/O error; its prompts are kept") as caught:
+                    await until(session, "nothing")
+                assert isinstance(caught.value.cause, OutboxError)
+                assert (caught.value.code, session.session_id) == (None, old)
+                with pytest.raises(PromptKept):
+                    await prompt.inserted()
+                # The disk works again.
+                monkeypatch.undo()
+                assert (await client.resume(old, "/"))[0] is session
+                assert len((await session.resend()).inserted) == 1
+
+    @pytest.mark.parametrize("failing", FAILING)
+    async def test_when_the_application_asks(
+        self, outbox_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+    ) -> None:
+        place = Place()
+        with anyio.fail_after(20):
+            async with with_retries(place.open, QUICK, outbox=outbox_path) as client:
+                await client.outbox.opened("lost", "/")
+                await client.outbox.add("lost", "/", new_key(), [{"type": "text", "text": "one"}])
+                _break(monkeypatch, client, failing)
+                with pytest.raises(ResumeFailed, match="disk I/O error; its prompts are kept") as caught:
+                    await client.resume("lost", "/", replay=True)
+                assert caught.value.replay is not None
+                assert caught.value.session_id == "lost"
+                monkeypatch.undo()
+                session, _ = await client.resume("lost", "/")
+                assert len((await session.resend()).inserted) == 1
+
+
+async def test_one_look_after_trouble_proves_nothing(outbox_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent of a killed client is waited for, whatever the agent answered before."""
+    errors = iter([-32603, -32002])
+    waited: list[str] = []
+
+    def answer(asked: dict[str, Any]) -> list[Mapping[str, Any] | bytes | None]:
+        if asked["method"] == "session/prompt":
+            return [None]
+        if asked["method"] == "session/resume" and (code := next(errors, None)) is not None:
+            return [{"id": asked["id"], "error": {"code": code, "message": "no"}}]
+        return [{"id": asked["id"], "result": {"protocolVersion": 2, "sessionId": "s"}}]
+
+    agent = Scripted(answer)
+    with anyio.fail_after(20):
+        async with with_retries(agent.open, QUICK, outbox=outbox_path) as client:
+            take = client.outbox.take
+
+            async def watched(session_id: str, *, patience: float = 0.0) -> Any:
+                waited.append(session_id)
+                return await take(session_id, patience=patience)
+
+            monkeypatch.setattr(client.outbox, "take", watched)
+            session = await client.new_session("/")
+            await session.submit("one")
+            async for event in session:
+                assert event == Reconnected("s")
+                break
+    assert waited == ["s"]
+
+
+def _manual(runtime: FakeRuntime) -> None:
+    runtime.manual = True
+
+
+def _break(monkeypatch: pytest.MonkeyPatch, client: Client, method: str) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise OutboxError(client.outbox.path, "has a disk I/O error")
+
+    monkeypatch.setattr(client.outbox, method, fail)
 
 
 def _refusing(good: int) -> Any:

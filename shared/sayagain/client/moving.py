@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sayagain import fault_points
-from sayagain.client.errors import AgentGarbled, OutboxError, ResumeFailed
+from sayagain.client.errors import AgentGarbled
 from sayagain.client.link import Link
 from sayagain.client.outbox import Outbox
 from sayagain.client.session import Session
@@ -30,8 +30,8 @@ async def find_home(outbox: Outbox, link: Link, session: Session) -> Home | None
 
     ``None`` when a prompt in it was confirmed, when no client of this outbox made it, or the agent makes no other.
 
-    Raises :class:`~sayagain.client.link.LinkLost`, and :class:`~sayagain.client.errors.ResumeFailed` when a living
-    process may still get a prompt of it inserted.
+    Raises :class:`~sayagain.client.link.LinkLost`, and :class:`~sayagain.client.errors.OutboxError`: as ``OutboxBusy``
+    also when a living process may still get a prompt of it inserted.
     """
     old = session.session_id
     if (known := await outbox.moved_to(old)) is not None:
@@ -45,10 +45,7 @@ async def find_home(outbox: Outbox, link: Link, session: Session) -> Home | None
         return None
     await outbox.opened(made, session.cwd)
     fault_points.passing(Point.CLIENT_MOVING)
-    try:
-        target = await outbox.move(old, made)
-    except OutboxError as error:
-        raise ResumeFailed(old, error, None, "its prompts are kept") from error
+    target = await outbox.move(old, made)
     return Home(target, answer if target == made else None)
 
 

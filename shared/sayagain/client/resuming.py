@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
 from sayagain import fault_points
-from sayagain.client.errors import AgentFault, ResumeFailed
+from sayagain.client.errors import AgentFault, OutboxError, ResumeFailed
 from sayagain.client.events import Moved, Reconnected, Update
 from sayagain.client.inbox import Inbox
 from sayagain.client.link import Link, LinkLost
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Elsewhere", "Resuming"]
 
 logger = logging.getLogger(__name__)
+
+_KEPT: Final = "its prompts are kept"
 
 
 class Elsewhere(Exception):
@@ -93,13 +95,15 @@ class Resuming:
                     await anyio.sleep(self._client.retries.pause(refusals))
                     continue
                 looks += 1
-                if looks == 1:
-                    await self._outlive(session)
-                    continue
                 try:
+                    if looks == 1:
+                        await self._outlive(session)
+                        continue
                     moved = await self._move(session, link)
                 except LinkLost:
                     continue
+                except OutboxError as unusable:
+                    raise ResumeFailed(session.session_id, unusable, part, _KEPT) from unusable
                 if not moved:
                     raise ResumeFailed(session.session_id, error, part) from error
                 if session.attached is link:
@@ -123,7 +127,7 @@ class Resuming:
             if session.attached is link or not self._inbox.has(session):
                 return
             retries = self._client.retries or Retries()
-            refusals = 0
+            looks, refusals = 0, 0
             while link.is_open:
                 try:
                     answer = await self._ask_resume(session, link, replay=False)
@@ -133,36 +137,37 @@ class Resuming:
                 except LinkLost:
                     return
                 except PeerError as error:
-                    refusals += 1
-                    gone = error.code == -32002
-                    if gone and refusals > 1:
-                        try:
-                            if await self._move(session, link):
-                                if session.attached is link:
-                                    return
-                                refusals = 0
-                                continue
-                        except LinkLost:
+                    if error.code != -32002:
+                        refusals += 1
+                        if fate_of(error) in (Fate.NEVER, Fate.USER) or refusals >= retries.attempts:
+                            self._break(session, error)
                             return
-                        except ResumeFailed as refused:
-                            self._break(session, refused)
-                            return
-                        except Elsewhere as elsewhere:
-                            self._break(session, ResumeFailed(session.session_id, error, None, str(elsewhere)))
-                            return
-                    hopeless = fate_of(error) in (Fate.NEVER, Fate.USER)
-                    if hopeless or (gone and refusals > 1) or refusals >= retries.attempts:
-                        failed = ResumeFailed(session.session_id, error, None)
-                        failed.__cause__ = error
-                        self._break(session, failed)
-                        return
-                    if gone:
-                        await self._outlive(session)
-                    else:
                         await anyio.sleep(retries.pause(refusals))
+                        continue
+                    looks += 1
+                    try:
+                        if looks == 1:
+                            await self._outlive(session)
+                            continue
+                        moved = await self._move(session, link)
+                    except LinkLost:
+                        return
+                    except OutboxError as unusable:
+                        self._break(session, unusable, _KEPT)
+                        return
+                    except Elsewhere as elsewhere:
+                        self._break(session, error, str(elsewhere))
+                        return
+                    if not moved:
+                        self._break(session, error)
+                        return
+                    if session.attached is link:
+                        return
+                    looks, refusals = 0, 0
 
-    def _break(self, session: Session, error: ResumeFailed) -> None:
-        session.broken = error
+    def _break(self, session: Session, cause: Exception, note: str = "") -> None:
+        session.broken = ResumeFailed(session.session_id, cause, None, note)
+        session.broken.__cause__ = cause
         session.change()
         self._client.change()
 
@@ -185,9 +190,10 @@ class Resuming:
         if home is None:
             return False
         fault_points.passing(Point.CLIENT_MOVED)
+        # Before anything else has changed: the outbox may fail.
+        keys = [prompt.key for prompt in await self._client.outbox.prompts(home.session_id)]
         if not self._inbox.move(session, home.session_id):
             raise Elsewhere(home.session_id)
-        keys = [prompt.key for prompt in await self._client.outbox.prompts(home.session_id)]
         logger.info("session %s was never stored; %s has its %d prompts", old, home.session_id, len(keys))
         self._inbox.deliver(session, Moved(old, home.session_id, keys))
         if home.answer is not None:
