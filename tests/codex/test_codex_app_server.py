@@ -11,7 +11,7 @@ import anyio
 import anyio.abc
 import pytest
 
-from sayagain.errors import RuntimeDied, RuntimeTimeout
+from sayagain.errors import RuntimeDied, RuntimeFault, RuntimeTimeout
 from sayagain.processes.spawn import ExitStatus
 from sayagain_codex import app_server, server
 from sayagain_codex.app_server import AppServer, AppServerError
@@ -262,6 +262,69 @@ async def test_a_child_is_claimed_by_its_root(monkeypatch: pytest.MonkeyPatch, l
         await settle(process, client)
         assert [method for method, _ in root.heard] == ["x", "y"]
         assert servers.threads_of(root) == ["root", "grandchild"]
+
+
+async def test_what_fails_beside_the_sessions_ends_codex_and_not_the_agent(
+    monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
+    session = Log()
+    async with serving(monkeypatch, log) as (process, servers, client):
+        servers.route("a", session)
+
+        async def surprise(*_: Any, **__: Any) -> Any:
+            raise KeyError("surprise")
+
+        monkeypatch.setattr(client, "request", surprise)
+        process.say({"method": "x", "params": {"threadId": "child"}})
+        await client.gone.wait()
+        assert session.heard == ["Codex ended (signal SIGKILL)"]
+
+
+async def test_a_reader_that_fails_ends_codex_and_not_the_agent(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
+    session = Log()
+    async with serving(monkeypatch, log) as (process, servers, client):
+        servers.route("a", session)
+
+        def surprise(*_: Any) -> Any:
+            raise OSError("surprise")
+
+        monkeypatch.setattr(client, "_take", surprise)
+        process.say({"method": "x"})
+        await client.gone.wait()
+        assert session.heard == ["Codex ended (signal SIGKILL)"]
+
+
+async def test_a_session_that_fails_keeps_no_other_from_its_message(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
+    class Broken(Log):
+        def announced(self, method: str, params: Mapping[str, Any]) -> None:
+            raise KeyError(method)
+
+        def died(self, detail: str) -> None:
+            raise KeyError(detail)
+
+    sessions = [Log(), Broken(), Log()]
+    async with serving(monkeypatch, log) as (process, servers, client):
+        for session in sessions:
+            servers.route(str(id(session)), session)
+        process.say({"method": "x"})
+        await settle(process, client)
+        await process.kill()
+        await client.gone.wait()
+        assert [session.heard for session in sessions if type(session) is Log] == [
+            [("x", {}), "Codex ended (signal SIGKILL)"]
+        ] * 2
+
+
+async def test_who_asked_hears_of_an_answer_that_nobody_understands(log: Log) -> None:
+    def surprise(_: Any) -> None:
+        raise KeyError("surprise")
+
+    async with running(log) as (process, client), anyio.create_task_group() as tasks:
+        call = Call()
+        tasks.start_soon(lambda: call.run(client, "m", on_answer=surprise))
+        await process.answer({})
+        await call.done.wait()
+        assert isinstance(call.outcome, RuntimeFault)
 
 
 async def test_a_thread_of_nobody_is_forgotten(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:

@@ -12,6 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from sayagain.agent.session import Session
 from sayagain.errors import HistoryUnreadable, PromptRefused, RuntimeDied, SessionInUse
 from sayagain.runtime import Foreground, Inserted, Rejected, SessionSetup
 from sayagain_codex.account import Account
@@ -27,6 +28,14 @@ NOT_STEERABLE = AppServerError(-32603, "failed to submit turn input: ActiveTurnN
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+class Late:
+    """An outcome that comes when the test wants it."""
+
+    def __init__(self, outcome: Any) -> None:
+        self.outcome = outcome
+        self.wanted = anyio.Event()
 
 
 class Server:
@@ -54,6 +63,9 @@ class Server:
         await anyio.lowlevel.checkpoint()
         waiting = self.outcomes.get(method)
         outcome = waiting.pop(0) if waiting else DEFAULTS.get(method, {})
+        if isinstance(outcome, Late):
+            await outcome.wanted.wait()
+            outcome = outcome.outcome
         if isinstance(outcome, Exception):
             raise outcome
         if on_answer is not None:
@@ -103,6 +115,7 @@ class Scene:
         self.session = session
         self.servers = servers
         self.events: list[Any] = []
+        self.ended = anyio.Event()
         self._changed = anyio.Event()
 
     @property
@@ -114,6 +127,7 @@ class Scene:
             self.events.append(event)
             self._changed.set()
             self._changed = anyio.Event()
+        self.ended.set()
 
     async def until(self, condition: Callable[[], object]) -> None:
         while not condition():
@@ -148,7 +162,7 @@ def loaded(session_id: str, mode: str = "paginated") -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def playing(folder: Path, mode: str = "paginated") -> AsyncIterator[Scene]:
+async def playing(folder: Path, mode: str = "paginated", *, watched: bool = True) -> AsyncIterator[Scene]:
     servers = Servers()
     session_id = str(uuid4())
     servers.server.outcomes["thread/resume"] = [loaded(session_id, mode)]
@@ -164,11 +178,13 @@ async def playing(folder: Path, mode: str = "paginated") -> AsyncIterator[Scene]
                 tasks=tasks,
             )
             scene = Scene(session, servers)
-            tasks.start_soon(scene.watch)
+            if watched:
+                tasks.start_soon(scene.watch)
             await session.own()
-            # That nothing runs in the background.
-            await scene.until(lambda: scene.of(Foreground))
-            scene.events.clear()
+            if watched:
+                # That nothing runs in the background.
+                await scene.until(lambda: scene.of(Foreground))
+                scene.events.clear()
             yield scene
             # Nothing of the test's own works any more.
             tasks.cancel_scope.cancel()
@@ -343,6 +359,80 @@ async def test_an_interrupt_waits_until_the_message_is_stored(tmp_path: Path) ->
         scene.completed("t1", "interrupted")
         await scene.until(lambda: any(e.stop_reason == "cancelled" for e in scene.of(Foreground)))
         assert scene.of(Inserted)
+
+
+@pytest.mark.parametrize("method", ["model/list", "skills/list"])
+async def test_an_answer_without_what_it_should_have_harms_nobody(tmp_path: Path, method: str) -> None:
+    async with playing(tmp_path) as scene:
+        await scene.server.until("skills/list")
+        scene.session.died("Codex ended")
+        scene.servers.server = Server()
+        scene.server.outcomes["thread/resume"] = [loaded(scene.session.session_id)]
+        scene.server.outcomes[method] = [{}]
+        await scene.session.own()
+        await scene.server.until("skills/list")
+        await anyio.wait_all_tasks_blocked()
+        assert [option["configId"] for option in scene.session.options()] == ["mode", "model", "collaboration_mode"]
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start")
+
+
+async def test_what_nobody_foresaw_ends_that_session_alone(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.server.outcomes["turn/start"] = [KeyError("surprise")]
+        await scene.session.submit("m", PROMPT)
+        # Its events end, by which the core knows.
+        await scene.ended.wait()
+        await scene.session.close()
+        assert scene.server.count("thread/unsubscribe") == 1
+
+
+async def test_a_session_that_cannot_be_stopped_ends_with_its_process(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.active()
+        scene.server.outcomes["turn/interrupt"] = [KeyError("surprise")]
+        await scene.session.close()
+        assert scene.server.killed
+        assert scene.server.count("thread/unsubscribe") == 1
+
+
+class Store:
+    """What is stored, in place of a runtime."""
+
+    def __init__(self, ids: set[str]) -> None:
+        self.ids = ids
+
+    async def message_ids(self, session_id: str) -> set[str]:
+        return set(self.ids)
+
+
+class Request:
+    """A prompt's request, and its answer."""
+
+    on_cancel: Any = None
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+
+    def respond(self, result: Any) -> None:
+        self.answers.append(result)
+
+    fail = respond
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_the_prompt_of_a_session_that_fails_is_answered_by_what_is_stored(tmp_path: Path, stored: bool) -> None:
+    async with playing(tmp_path, watched=False) as scene:
+        scene.server.outcomes["turn/start"] = [KeyError("surprise")]
+        runtime: Any = Store({"m"} if stored else set())
+        request: Any = Request()
+        session = Session(runtime, scene.session, SessionSetup("/"), fresh=True)
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(session.run)
+            session.pump.take(request, "m", PROMPT, keyed=True)
+        (answer,) = request.answers
+        assert answer == {"messageId": "m"} if stored else isinstance(answer, RuntimeDied)
+        assert scene.session.closed
 
 
 async def test_a_thread_that_codex_unloads_is_loaded_again(tmp_path: Path) -> None:

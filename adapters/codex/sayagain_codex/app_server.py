@@ -68,9 +68,15 @@ class Pending:
 
     def answer(self, outcome: Any) -> None:
         self.outcome = outcome
-        if self._on_answer is not None and not isinstance(outcome, RuntimeFault):
-            self._on_answer(outcome)
-        self.done.set()
+        try:
+            if self._on_answer is not None and not isinstance(outcome, RuntimeFault):
+                self._on_answer(outcome)
+        except Exception:
+            # Who waits for it would wait until the process counts as hung.
+            self.outcome = RuntimeFault("Codex gave an answer that is not understood")
+            raise
+        finally:
+            self.done.set()
 
 
 class AppServer:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sayagain.errors import PromptRefused
+from sayagain.protocol.loose import as_list, as_mapping, as_text
 
 __all__ = ["Command", "Skills", "parse"]
 
@@ -87,21 +88,22 @@ class Skills:
 
     def listed(self, result: Params, cwd: str) -> None:
         """The answer to ``skills/list``."""
+        entries = [entry for entry in map(as_mapping, as_list(result.get("data"))) if entry.get("cwd") == cwd]
+        skills = [skill for entry in entries for skill in map(as_mapping, as_list(entry.get("skills")))]
+        named = {as_text(skill.get("name")): skill for skill in skills if skill.get("enabled") is not False}
         self._skills = {
-            skill["name"]: skill
-            for entry in result["data"]
-            if entry["cwd"] == cwd
-            for skill in entry["skills"]
-            if skill["enabled"] and skill["name"] not in _LOCAL and skill["name"] == "".join(skill["name"].split())
+            name: skill
+            for name, skill in named.items()
+            if name and name not in _LOCAL and name == "".join(name.split()) and as_text(skill.get("path"))
         }
 
     def available_commands(self) -> list[dict[str, Any]]:
         """Everything that a prompt may begin with, in wire form: unique names without slash or space (UPD-11)."""
         commands = [_command(name, text, hint) for name, (text, hint) in _LOCAL.items()]
         for name, skill in self._skills.items():
-            interface: Params = skill.get("interface") or {}
-            text = interface.get("shortDescription") or skill.get("shortDescription") or skill["description"]
-            commands.append(_command(name, str(text), "optional instructions"))
+            interface = as_mapping(skill.get("interface"))
+            text = interface.get("shortDescription") or skill.get("shortDescription") or skill.get("description")
+            commands.append(_command(name, as_text(text), "optional instructions"))
         return commands
 
     def mention(self, content: Sequence[Params]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import anyio
 
 from sayagain.errors import InvalidParams, RuntimeFault
+from sayagain.protocol.loose import as_list
 from sayagain_codex.app_server import AppServer, AppServerError
 from sayagain_codex.commands import Skills
 from sayagain_codex.options import Options
@@ -60,7 +61,7 @@ class Offers:
         try:
             models = await server.request("model/list", {})
             before = self._options.wire()
-            self._options.offered(models["data"])
+            self._options.offered(as_list(models.get("data")))
             self._tell(before)
             self._models.set()
             await self.list_skills(server, cwd)

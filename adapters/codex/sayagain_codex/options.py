@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sayagain.errors import InvalidParams
+from sayagain.protocol.loose import as_list, as_mapping, as_text
 
 __all__ = ["MODES", "Options"]
 
@@ -71,9 +72,9 @@ class Options:
             "collaboration": settings["collaborationMode"]["mode"],
         }
 
-    def offered(self, models: Sequence[Params]) -> None:
+    def offered(self, models: Sequence[object]) -> None:
         """The models of ``model/list``."""
-        self._models = models
+        self._models = [model for model in map(as_mapping, models) if as_text(model.get("model"))]
 
     def wire(self) -> list[Json]:
         """The options in wire form, most important first (CFG-5); empty before the thread is known."""
@@ -117,9 +118,9 @@ class Options:
         change: Json = {"model": model}
         entry = self._entry(model)
         if entry is not None and self._settings["effort"] is not None:
-            efforts = [effort["reasoningEffort"] for effort in entry["supportedReasoningEfforts"]]
+            efforts = [effort for effort, _ in _efforts(entry)]
             if self._settings["effort"] not in efforts:
-                change["effort"] = entry["defaultReasoningEffort"]
+                change["effort"] = entry.get("defaultReasoningEffort")
         return change
 
     def _mode(self) -> str:
@@ -134,7 +135,8 @@ class Options:
         return values
 
     def _model_values(self) -> list[Json]:
-        values = [_value(m["model"], m["displayName"], m["description"]) for m in self._models if not m.get("hidden")]
+        shown = [model for model in self._models if not model.get("hidden")]
+        values = [_value(m["model"], as_text(m.get("displayName")) or m["model"], m.get("description")) for m in shown]
         current = self._settings["model"]
         if all(value["value"] != current for value in values):
             values.insert(0, _value(current, current, None))
@@ -151,12 +153,18 @@ class Options:
         entry = self._entry(self._settings["model"])
         if entry is None:
             return []
-        efforts = [(e["reasoningEffort"], e["description"]) for e in entry["supportedReasoningEfforts"]]
-        values = [_value(effort, effort.capitalize(), text) for effort, text in efforts]
+        values = [_value(effort, effort.capitalize(), text) for effort, text in _efforts(entry)]
         current = self._effort()
         if all(value["value"] != current for value in values):
             values.insert(0, _value(current, current.capitalize(), None))
         return _unique(values)
+
+
+def _efforts(model: Params) -> list[tuple[str, str]]:
+    """The efforts that a model has, each with its description."""
+    entries = map(as_mapping, as_list(model.get("supportedReasoningEfforts")))
+    found = [(as_text(entry.get("reasoningEffort")), as_text(entry.get("description"))) for entry in entries]
+    return [(effort, text) for effort, text in found if effort]
 
 
 def _select(config_id: str, name: str, category: str | None, current: str, values: Sequence[Json]) -> Json:

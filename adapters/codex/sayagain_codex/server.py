@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVarTuple
 
 import anyio
 import anyio.abc
@@ -32,6 +33,7 @@ WAITING: Final = 10_000
 milliseconds, so this many mean that something else is wrong."""
 
 Params = Mapping[str, Any]
+Arguments = TypeVarTuple("Arguments")
 
 
 class Thread(Protocol):
@@ -119,7 +121,7 @@ class Servers:
             stderr=lambda line: logger.debug("codex: a line of %d characters on standard error", len(line)),
         )
         server = AppServer(guarded, self, self._patience)
-        self._tasks.start_soon(self._run, server)
+        self._tasks.start_soon(self._guard, server, self._run, server)
         try:
             hello = await server.request(
                 "initialize", {"clientInfo": CLIENT_INFO, "capabilities": {"experimentalApi": True}}
@@ -142,15 +144,27 @@ class Servers:
 
     async def _run(self, server: AppServer) -> None:
         try:
-            await server.run()
+            await self._guard(server, server.run)
             self._unclaimed.clear()
             self._strangers.clear()
             sessions = set(self._threads.values())
             self._threads.clear()
             for session in sessions:
-                session.died(f"Codex ended ({server.status})")
+                _tell(session.died, f"Codex ended ({server.status})")
         finally:
             server.gone.set()
+
+    async def _guard(
+        self, server: AppServer | None, work: Callable[[*Arguments], Awaitable[object]], *arguments: *Arguments
+    ) -> None:
+        """What fails here is no session's. It ends the process, after which all sessions settle, not the agent."""
+        try:
+            await work(*arguments)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the agent
+            logger.error("work for all sessions failed unexpectedly (%s); Codex is ended", type(error).__name__)
+            if server is not None:
+                with suppress(Exception):
+                    await server.kill()
 
     # Routes.
 
@@ -177,7 +191,7 @@ class Servers:
         if thread_id is None:
             self._heard(method, params)
             for session in set(self._threads.values()):
-                session.announced(method, params)
+                _tell(session.announced, method, params)
         else:
             self._pass_on(thread_id, None, method, params)
 
@@ -187,7 +201,10 @@ class Servers:
         if thread_id is not None and thread_id not in self._strangers and method in METHODS:
             self._pass_on(thread_id, request_id, method, params)
         elif self._server is not None:
-            self._tasks.start_soon(self._server.refuse, request_id, -32601, f"{method} is not served")
+            self._refuse(self._server, request_id, method)
+
+    def _refuse(self, server: AppServer, request_id: RequestId, method: str) -> None:
+        self._tasks.start_soon(self._guard, server, server.refuse, request_id, -32601, f"{method} is not served")
 
     def _pass_on(self, thread_id: str, request_id: RequestId | None, method: str, params: Params) -> None:
         session = self._threads.get(thread_id)
@@ -195,20 +212,19 @@ class Servers:
             self._deliver(session, request_id, method, params)
         elif thread_id not in self._strangers:
             if thread_id not in self._unclaimed:
-                self._tasks.start_soon(self._claim, thread_id)
+                self._tasks.start_soon(self._guard, self._server, self._claim, self._server, thread_id)
             self._unclaimed.setdefault(thread_id, []).append((request_id, method, params))
             if sum(map(len, self._unclaimed.values())) > WAITING:
                 self._give_up(next(iter(self._unclaimed)))
 
     def _deliver(self, session: Thread, request_id: RequestId | None, method: str, params: Params) -> None:
         if request_id is None:
-            session.notified(method, params)
+            _tell(session.notified, method, params)
         else:
-            session.asked(request_id, method, params)
+            _tell(session.asked, request_id, method, params)
 
-    async def _claim(self, thread_id: str) -> None:
+    async def _claim(self, server: AppServer | None, thread_id: str) -> None:
         """Ask Codex whose child a thread is."""
-        server = self._server
         ancestor: object = thread_id
         try:
             while server is not None and isinstance(ancestor, str) and thread_id in self._unclaimed:
@@ -216,7 +232,7 @@ class Servers:
                     self.route(thread_id, session)
                     return
                 answer = await server.request("thread/read", {"threadId": ancestor})
-                ancestor = answer["thread"].get("parentThreadId")
+                ancestor = as_mapping(answer.get("thread")).get("parentThreadId")
         except (AppServerError, RuntimeDied) as error:
             logger.debug("a thread is nobody's: %s", error)
         except RuntimeFault as error:
@@ -231,7 +247,15 @@ class Servers:
         self._strangers.add(thread_id)
         for request_id, method, _ in waiting:
             if request_id is not None and self._server is not None:
-                self._tasks.start_soon(self._server.refuse, request_id, -32601, f"{method} is not served")
+                self._refuse(self._server, request_id, method)
+
+
+def _tell(take: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
+    """One message that a session misunderstands must not keep others from it, nor the session from the next one."""
+    try:
+        take(*arguments)
+    except Exception:
+        logger.exception("a session could not take a message of Codex")
 
 
 def _thread_of(params: Params) -> str | None:

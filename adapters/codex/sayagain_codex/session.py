@@ -7,6 +7,7 @@ stored. What the app-server says comes in here; :mod:`~sayagain_codex.host` has 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from sayagain import fault_points
 from sayagain.errors import InvalidParams, RuntimeDied
 from sayagain.fault_points import Point
 from sayagain.runtime import OWNER_PATIENCE, Ask, ChildAnnounced, RuntimeEvent, SessionSetup
+from sayagain.runtime.tasks import SessionTasks
 from sayagain.runtime.word import Word
 from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServer, RequestId
@@ -38,6 +40,8 @@ from sayagain_codex.turns import Turns
 
 __all__ = ["CodexSession"]
 
+logger = logging.getLogger(__name__)
+
 Params = Mapping[str, Any]
 
 
@@ -56,7 +60,7 @@ class CodexSession:
         tasks: anyio.abc.TaskGroup,
     ) -> None:
         self._session_id = session_id
-        self._tasks = tasks
+        self._tasks = SessionTasks(tasks, self._fail)
         self._translator = LiveTranslator(session_id, setup.cwd)
         self._turns = Turns(
             session_id,
@@ -86,7 +90,7 @@ class CodexSession:
             children=self._children,
             terminals=self._terminals,
             patience=patience,
-            tasks=tasks,
+            tasks=self._tasks,
             word=self._word,
         )
         self._submission = Submission(
@@ -98,7 +102,7 @@ class CodexSession:
             outbox=self._outbox,
             titles=self._titles,
             patience=patience,
-            tasks=tasks,
+            tasks=self._tasks,
             word=self._word,
         )
         self._background: Sequence[Params] = []
@@ -316,10 +320,26 @@ class CodexSession:
             return
         self._host.closing()
         with anyio.CancelScope(shield=True):
+            try:
+                await self._stop()
+            finally:
+                await self._host.release()
+                self._outbox.close()
+
+    async def _stop(self) -> None:
+        server = self._host.server
+        try:
             if self._works():
                 await self._stopping.everything(self._works)
-            await self._host.release()
-            self._outbox.close()
+        except Exception:
+            # What is stored is settled by the end of the process, and a session that cannot end keeps its thread.
+            logger.exception("stopping a session failed unexpectedly; Codex is ended")
+            if server is not None:
+                await server.kill()
+
+    async def _fail(self) -> None:
+        """Nobody knows any more what state this is in: the end of the events ends the session, which closes it."""
+        self._outbox.close()
 
     def _works(self) -> bool:
         subagents = any(entry["type"] == "subagent" for entry in self._translator.background(self._session_id))

@@ -13,9 +13,9 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 import anyio
-import anyio.abc
 
 from sayagain.errors import InvalidParams, RuntimeFault
+from sayagain.runtime.tasks import SessionTasks
 from sayagain.runtime.word import Word
 from sayagain_codex.app_server import AppServer, AppServerError
 from sayagain_codex.children import Children
@@ -44,7 +44,7 @@ class Stopping:
         children: Children,
         terminals: Terminals,
         patience: Patience,
-        tasks: anyio.abc.TaskGroup,
+        tasks: SessionTasks,
         word: Word,
     ) -> None:
         self._session_id = session_id

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
-import anyio.abc
 import anyio.to_thread
 
 from sayagain import fault_points
@@ -26,6 +25,7 @@ from sayagain.errors import (
 )
 from sayagain.fault_points import Point
 from sayagain.runtime import RuntimeEvent
+from sayagain.runtime.tasks import SessionTasks
 from sayagain.runtime.word import Word
 from sayagain_codex import storage
 from sayagain_codex.account import Account
@@ -63,7 +63,7 @@ class Submission:
         outbox: Outbox,
         titles: Titles,
         patience: Patience,
-        tasks: anyio.abc.TaskGroup,
+        tasks: SessionTasks,
         word: Word,
     ) -> None:
         self._session_id = session_id

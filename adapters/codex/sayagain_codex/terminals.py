@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from sayagain.errors import InvalidParams, RuntimeFault
+from sayagain.protocol.loose import as_list, as_mapping
 from sayagain_codex.app_server import AppServer
 from sayagain_codex.translate.live import LiveTranslator, OpenTerminal
 
@@ -65,7 +66,9 @@ class Terminals:
         except RuntimeFault as error:
             logger.debug("the background terminals could not be listed: %s", error)
             return
-        running = {entry["itemId"] for entry in answer["data"]}
+        if "data" not in answer:
+            return
+        running = {as_mapping(entry).get("itemId") for entry in as_list(answer["data"])}
         for item_id in left:
             item = self._translator.item_of({"threadId": thread_id, "itemId": item_id})
             # Some may have ended in order meanwhile.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sayagain.errors import AuthRequired, PromptRefused, RequestCancelled, RuntimeFault, SayagainError, to_wire
-from sayagain.protocol.loose import as_mapping
+from sayagain.protocol.loose import as_mapping, as_text
 from sayagain.runtime import Foreground, Inserted, Rejected, RuntimeEvent
 
 __all__ = ["Lost", "Turns"]
@@ -99,7 +99,7 @@ class Turns:
 
     def taken(self, result: Params) -> None:
         """The response to ``turn/start``, which comes before anything of its turn."""
-        turn_id = result.get("turn", {}).get("id")
+        turn_id = as_text(as_mapping(result.get("turn")).get("id")) or None
         self._steered = self._active and turn_id == self.turn_id
         self._ours = turn_id
 
