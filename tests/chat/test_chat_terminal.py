@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -336,3 +337,54 @@ def test_a_page_is_done(outbox: Path) -> None:
     done = subprocess.run(chat, input=b"x", capture_output=True, timeout=LONGEST, check=False)
     assert done.stdout.decode().splitlines() == ["Pages", "> x", "What there was to do on the page is done."]
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+STORED = """
+import json, sys
+errors = json.loads(sys.argv[1])
+rows = [{"sessionId": name, "title": name.upper(), "cwd": "/", "updatedAt": "?"} for name in ("a", "b")]
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        method, params = asked["method"], asked["params"]
+        answer = {"jsonrpc": "2.0", "id": asked["id"]}
+        if method in errors:
+            answer["error"] = {"code": errors[method], "message": "no " + method}
+        else:
+            answer["result"] = {"protocolVersion": 2, "sessionId": "n", "messageId": "m", "info": {"name": "Stored"}}
+            answer["result"]["sessions"] = rows
+        if method == "session/prompt":
+            for update in ({"state": "running"}, {"state": "idle", "stopReason": "end_turn"}):
+                update = {"sessionUpdate": "state_update", **update}
+                params = {"sessionId": params["sessionId"], "update": update}
+                print(json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}), flush=True)
+            print("prompted", params["sessionId"], file=sys.stderr, flush=True)
+        print(json.dumps(answer), flush=True)
+"""
+"""An agent with two sessions, that answers the methods of its argument with the errors there."""
+
+
+def stored(outbox: Path, *arguments: str, given: bytes, **errors: int) -> tuple[int, list[str]]:
+    """The exit status and the output of a chat in a pipe, without the two lines of the list."""
+    codes = json.dumps({f"session/{name}": code for name, code in errors.items()})
+    agent = [sys.executable, "-c", STORED, codes]
+    chat = [sys.executable, "-m", "sayagain", "chat", "--outbox", str(outbox), *arguments, "--", *agent]
+    done = subprocess.run(chat, input=given, capture_output=True, timeout=LONGEST, check=False)
+    assert b"Traceback" not in done.stderr
+    return done.returncode, [line for line in done.stdout.decode().splitlines() if not line.startswith("  ")]
+
+
+@pytest.mark.parametrize("given", [b"", b"\n", b"Explain\n2\n", b"3"])
+def test_in_a_pipe_nothing_is_chosen(outbox: Path, given: bytes) -> None:
+    """It ends with a word about it, and what was meant for one session goes into no other."""
+    status, lines = stored(outbox, "--resume", given=given)
+    assert status == 1
+    assert lines[:2] == ["Stored", "Which one? (number, or Enter for none)"]
+    (said,) = lines[2:]
+    assert said.startswith("No session is chosen. ")
+    assert "--session ID" in said
+
+
+def test_in_a_pipe_a_session_is_chosen(outbox: Path) -> None:
+    status, lines = stored(outbox, "--resume", given=b"2\nhello\n")
+    assert (status, lines[2], lines[-1]) == (0, "Session b", "> hello")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
 import anyio.abc
 
 from sayagain.chat.asking import Asking
+from sayagain.chat.lines import Lines
 from sayagain.chat.options import ChatOptions
 from sayagain.chat.render import Renderer
 from sayagain.chat.rows import prompt_row, session_row
@@ -42,6 +42,11 @@ A line is a prompt. Ctrl-C stops the work; on an idle session it ends the chat, 
   :resume [ID]     another session, with its history; without an ID, choose from a list
   :pending         prompts that are not confirmed
   :quit            end"""
+
+UNCHOSEN: Final = (
+    "No session is chosen. In a pipe the first line of the input has to be a number of the list; or name the session: "
+    "--session ID"
+)
 
 LISTED: Final = 20
 """Sessions in the list to choose from, latest first."""
@@ -91,7 +96,7 @@ class Chat:
             settled=self._invite,
             note=self._note,
         )
-        self._typed, self._lines = anyio.create_memory_object_stream[str](math.inf)
+        self._lines = Lines(self._keyboard, screen, self.asking)
         self._client: Client
         self._session: Session | None = None
         self._tasks: anyio.abc.TaskGroup
@@ -112,7 +117,7 @@ class Chat:
             async with anyio.create_task_group() as self._tasks:
                 await self._tasks.start(self._signals)
                 if self._keyboard.is_terminal:
-                    self._tasks.start_soon(self._listen)
+                    self._tasks.start_soon(self._lines.listen)
                 if await self._begin():
                     await (self._converse() if self._keyboard.is_terminal else self._read_all())
                 self._tasks.cancel_scope.cancel()
@@ -128,7 +133,12 @@ class Chat:
         pending = await self._outbox.sessions()
         try:
             if self._options.resume is not None:
-                return await self._resume(self._options.resume or None)
+                if await self._resume(self._options.resume or None):
+                    return True
+                if not self._keyboard.is_terminal:
+                    self._screen.line(UNCHOSEN, "error")
+                    self._status = 1
+                return False
             if pending:
                 session_id, cwd = list(pending.items())[-1]
                 self._screen.line("The last chat left prompts that were not confirmed.", "note")
@@ -231,26 +241,9 @@ class Chat:
         """A line of the chat's own, beside what the agent prints."""
         self._screen.show(self._renderer.note(text, style))
 
-    async def _listen(self) -> None:
-        """On a terminal: a line is for the question that stands there, else for who waits for one."""
-        async with self._typed:
-            while (line := await self._keyboard.line()) is not None:
-                self._screen.typed()
-                if self.asking.is_open:
-                    self.asking.take(line)
-                else:
-                    self._typed.send_nowait(line)
-
-    async def _line(self) -> str | None:
-        """The next line that answers no question; ``None`` at the end of the input."""
-        try:
-            return await self._lines.receive()
-        except anyio.EndOfStream:
-            return None
-
     async def _converse(self) -> None:
         self._invite()
-        while (line := await self._line()) is not None:
+        while (line := await self._lines.next()) is not None:
             text = line.strip()
             if text.startswith(":"):
                 if not await self._command(text):
@@ -262,7 +255,7 @@ class Chat:
 
     async def _read_all(self) -> None:
         """In a pipe: one prompt after the other, each until its work is done."""
-        while (line := await self._keyboard.line()) is not None:
+        while (line := await self._lines.next()) is not None:
             if not line.strip():
                 continue
             self._screen.line(f"> {clean(line)}", "user")
@@ -336,7 +329,7 @@ class Chat:
             self._screen.line("There are no stored sessions in this directory.", "note")
             await self._new()
             return True
-        chosen = await self._choose([session_row(row) for row in found[:LISTED]])
+        chosen = await self._lines.choose([session_row(row) for row in found[:LISTED]])
         if chosen is None:
             return False
         row = found[chosen]
@@ -351,28 +344,16 @@ class Chat:
         if not rows:
             self._screen.line("All prompts are confirmed.", "note")
             return
-        chosen = await self._choose([f"{row.state}: {prompt_row(row)}" for row in rows])
+        chosen = await self._lines.choose([f"{row.state}: {prompt_row(row)}" for row in rows])
         if chosen is None:
             return
-        what = await self._choose(["send it again", "discard it"])
+        what = await self._lines.choose(["send it again", "discard it"])
         row = rows[chosen]
         if what == 0:
             await self._outbox.reopen(row.key)
             await self._open(row.session_id, row.cwd)
         elif what == 1:
             await self._outbox.discard(row.key)
-
-    async def _choose(self, rows: Sequence[str]) -> int | None:
-        """The index of the row that the user picks; ``None`` for an empty line."""
-        for number, row in enumerate(rows, 1):
-            self._screen.line(f"  {number}. {clean(row)}")
-        while True:
-            self._screen.line("Which one? (number, or Enter for none)", "ask")
-            text = ((await self._line()) or "").strip()
-            if not text:
-                return None
-            if text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= len(rows):
-                return int(text[:9]) - 1
 
     # Ctrl-C.
 
