@@ -257,6 +257,34 @@ async def test_closing_a_session_frees_it_and_ends_its_work(
         assert await second.close() == 0
 
 
+async def test_a_resume_that_was_cancelled_leaves_the_session_to_others(
+    agent: AgentProcess, env: dict[str, str], cwd: str
+) -> None:
+    session_id, other = await agent.wire.new(cwd), await agent.wire.new(cwd)
+    first = await agent.wire.prompt(session_id, "First", key="1")
+    await agent.wire.idle(session_id)
+    await agent.wire.request("session/close", {"sessionId": session_id})
+    (codex,) = codex_pids(env)
+    os.kill(codex, signal.SIGSTOP)
+    try:
+        resume = await agent.wire.begin("session/resume", {"sessionId": session_id, "cwd": cwd})
+        for _ in range(50):
+            # Needs no Codex, and gives the agent the time to ask it.
+            await agent.wire.request("session/status", {"sessionId": other})
+        await agent.wire.cancel(resume)
+        await agent.wire.request("session/status", {"sessionId": other})
+    finally:
+        os.kill(codex, signal.SIGCONT)
+    with pytest.raises(WireError):
+        await agent.wire.answer(resume)
+    async with agent_process(env) as second:
+        await second.wire.initialize()
+        await second.wire.resume(session_id, cwd)
+        assert await second.wire.prompt(session_id, "First", key="1") == first
+        assert await second.wire.prompt(session_id, "Second", key="2")
+        assert await second.close() == 0
+
+
 async def test_a_configuration_that_codex_cannot_read_is_named_when_it_asks_for_a_login(
     env: dict[str, str], cwd: str
 ) -> None:

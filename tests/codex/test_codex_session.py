@@ -456,6 +456,53 @@ async def test_another_writer_is_waited_for_shortly(tmp_path: Path) -> None:
             await scene.session.own(patience=0)
 
 
+async def test_a_load_that_nobody_waits_for_any_more_is_undone(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.session.died("Codex ended")
+        late = Late(loaded(scene.session.session_id))
+        scene.server.outcomes["thread/resume"] = [late]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(scene.session.own)
+            await scene.server.until("thread/resume", 2)
+            tasks.cancel_scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(scene.session.close)
+            await anyio.wait_all_tasks_blocked()
+            late.wanted.set()
+        assert scene.server.count("thread/unsubscribe") == 1
+
+
+async def test_a_load_that_is_answered_after_the_end_is_undone(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.session.died("Codex ended")
+        late = Late(loaded(scene.session.session_id))
+        scene.server.outcomes["thread/resume"] = [late]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(scene.session.own)
+            await scene.server.until("thread/resume", 2)
+            tasks.cancel_scope.cancel()
+        await scene.session.close()
+        assert scene.server.count("thread/unsubscribe") == 0
+        late.wanted.set()
+        await scene.server.until("thread/unsubscribe")
+
+
+async def test_a_load_is_asked_for_once(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.session.died("Codex ended")
+        late = Late(loaded(scene.session.session_id))
+        scene.server.outcomes["thread/resume"] = [late]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(scene.session.own)
+            await scene.server.until("thread/resume", 2)
+            tasks.cancel_scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(scene.session.own)
+            await anyio.wait_all_tasks_blocked()
+            late.wanted.set()
+        assert scene.server.count("thread/resume") == 2
+
+
 async def test_the_first_session_hears_what_was_said_before_it(tmp_path: Path) -> None:
     env = {"CODEX_PATH": "/nowhere/codex", "CODEX_HOME": str(tmp_path)}
     async with CodexRuntime(env) as runtime:

@@ -19,6 +19,7 @@ from sayagain.errors import RuntimeDied, RuntimeFault, SessionInUse
 from sayagain.processes import lease as leases
 from sayagain.processes.lease import Lease
 from sayagain.runtime import OWNER_PATIENCE, SessionSetup
+from sayagain.runtime.tasks import SessionTasks
 from sayagain_codex.app_server import AppServer, AppServerError
 from sayagain_codex.command import home, thread_params
 from sayagain_codex.patience import Patience
@@ -51,6 +52,7 @@ class Host:
         servers: Servers,
         env: Mapping[str, str],
         patience: Patience,
+        tasks: SessionTasks,
     ) -> None:
         self._session_id = session_id
         self._setup = setup
@@ -59,10 +61,13 @@ class Host:
         self._servers = servers
         self._env = env
         self._patience = patience
+        self._tasks = tasks
         self._lease: Lease | None = None
         self._ownership = anyio.Lock()
         self._unloaded = anyio.Event()
         self._closed = False
+        self._released = False
+        self._loading: _Loading | None = None
         self.server: AppServer | None = None
         """The process that has the thread loaded."""
         self.thread: Params = {}
@@ -96,7 +101,8 @@ class Host:
             try:
                 await self._load(patience)
             except BaseException:
-                if taken:
+                # What is loaded, or will be without us, keeps it until the session is closed.
+                if taken and self._loading is None and self.server is None:
                     self._lease.release()
                     self._lease = None
                 raise
@@ -115,22 +121,50 @@ class Host:
         server = await self._servers.get()
         if self.server is server:
             return server
-        params = {"threadId": self._session_id, "excludeTurns": True, **thread_params(self._setup)}
         deadline = anyio.current_time() + patience
         while True:
-            try:
-                await server.request(
-                    "thread/resume",
-                    params,
-                    patience=self._patience.long,
-                    on_answer=lambda result: self.adopt(server, result),
-                )
-            except AppServerError as error:
-                if not is_written_elsewhere(error) or anyio.current_time() >= deadline:
-                    raise thread_fault(error, self._session_id) from error
-                await anyio.sleep(RETRY)
-            else:
-                return server
+            loading = self._loading
+            if loading is None or loading.server is not server:
+                loading = self._loading = _Loading(server)
+                self._tasks.start_soon(self._ask, loading)
+            await loading.done.wait()
+            match loading.fault:
+                case None:
+                    return server
+                case AppServerError() as error:
+                    if not is_written_elsewhere(error) or anyio.current_time() >= deadline:
+                        raise thread_fault(error, self._session_id) from error
+                    await anyio.sleep(RETRY)
+                case fault:
+                    raise fault
+
+    async def _ask(self, loading: _Loading) -> None:
+        """Load the thread. Codex does so whether or not anybody still waits for it, so the answer is always taken."""
+        server = loading.server
+        try:
+            await server.request(
+                "thread/resume",
+                {"threadId": self._session_id, "excludeTurns": True, **thread_params(self._setup)},
+                patience=self._patience.long,
+                on_answer=lambda result: self._answered(server, result),
+            )
+            loading.fault = None
+        except RuntimeFault as error:
+            loading.fault = error
+        finally:
+            if self._loading is loading:
+                self._loading = None
+            loading.done.set()
+
+    def _answered(self, server: AppServer, result: Params) -> None:
+        if self._released:
+            self._tasks.start_soon(self._give_back, server)
+        else:
+            self.adopt(server, result)
+
+    async def _give_back(self, server: AppServer) -> None:
+        with suppress(RuntimeFault):
+            await server.request("thread/unsubscribe", {"threadId": self._session_id})
 
     def adopt(self, server: AppServer, result: Params) -> None:
         """The answer to what loaded the thread; called by the reader, so that nothing is missed."""
@@ -176,6 +210,10 @@ class Host:
     async def release(self) -> None:
         """The thread is unloaded, its messages are nobody's, the lease is free."""
         async with self._ownership:
+            if self._loading is not None:
+                with anyio.move_on_after(self._patience.finish):
+                    await self._loading.done.wait()
+            self._released = True
             await self._unload()
             self._servers.unroute(self._owner)
             if self._lease is not None:
@@ -197,3 +235,12 @@ class Host:
             return
         with anyio.move_on_after(self._patience.finish):
             await self._unloaded.wait()
+
+
+class _Loading:
+    """A ``thread/resume`` that is under way."""
+
+    def __init__(self, server: AppServer) -> None:
+        self.server = server
+        self.done = anyio.Event()
+        self.fault: RuntimeFault | None = RuntimeDied("The thread was not loaded")

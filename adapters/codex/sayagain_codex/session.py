@@ -82,6 +82,7 @@ class CodexSession:
             servers=servers,
             env=env,
             patience=patience,
+            tasks=self._tasks,
         )
         self._stopping = Stopping(
             session_id,
