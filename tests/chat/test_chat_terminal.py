@@ -388,3 +388,40 @@ def test_in_a_pipe_nothing_is_chosen(outbox: Path, given: bytes) -> None:
 def test_in_a_pipe_a_session_is_chosen(outbox: Path) -> None:
     status, lines = stored(outbox, "--resume", given=b"2\nhello\n")
     assert (status, lines[2], lines[-1]) == (0, "Session b", "> hello")
+
+
+@pytest.mark.parametrize("arguments", [["--session", "a"], ["--resume"]])
+def test_in_a_pipe_a_session_that_cannot_be_resumed_ends_the_chat(outbox: Path, arguments: list[str]) -> None:
+    status, lines = stored(outbox, *arguments, given=b"1\nhello\n", resume=-32602)
+    assert status == 1
+    assert lines[-2:] == ["Session a", "the session could not be resumed: no session/resume (-32602)"]
+
+
+@pytest.mark.parametrize(("new", "status"), [({}, 0), ({"new": -32000}, 1)])
+def test_prompts_are_left_in_a_session_that_cannot_be_resumed(outbox: Path, new: dict[str, int], status: int) -> None:
+    """The chat goes on in a new one; or, if there is none either, ends with a word."""
+    anyio.run(leave, outbox, "one")
+    ended, lines = stored(outbox, given=b"hello\n", resume=-32602, **new)
+    assert ended == status
+    assert lines[:4] == [
+        "Stored",
+        "The last chat left prompts that were not confirmed.",
+        "Session lost",
+        "the session could not be resumed: no session/resume (-32602)",
+    ]
+    assert lines[4] == ("no session/new (-32000)" if new else "> hello")
+
+
+def test_there_is_no_session(outbox: Path) -> None:
+    assert stored(outbox, given=b"hello\n", new=-32000) == (1, ["Stored", "no session/new (-32000)"])
+
+
+def test_trouble_that_no_task_expects_is_a_line(outbox: Path) -> None:
+    code = "import sayagain.chat.app as app, sayagain.cli as cli, sayagain.client as client, sys\n"
+    code += "async def begin(chat): raise client.OutboxError(None, 'is odd')\n"
+    code += "app.Chat._begin = begin\nsys.exit(cli.main(sys.argv[1:]))"
+    agent = [sys.executable, str(AGENT)]
+    chat = [sys.executable, "-c", code, "chat", "--outbox", str(outbox), "--", *agent]
+    done = subprocess.run(chat, input=b"", capture_output=True, timeout=LONGEST, check=False)
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert done.stdout.decode().splitlines()[1:] == ["sayagain chat: the outbox in memory is odd"]

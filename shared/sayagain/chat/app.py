@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import anyio.abc
@@ -17,7 +17,6 @@ from sayagain.chat.rows import prompt_row, session_row
 from sayagain.chat.spans import clean
 from sayagain.chat.terminal import Keyboard, Screen
 from sayagain.client import (
-    AgentFault,
     Client,
     ClientError,
     Event,
@@ -75,9 +74,16 @@ async def chat(options: ChatOptions) -> int:
                     f"{len(left)} unconfirmed prompts are kept in {path}; the next chat sends them again.", "note"
                 )
             return status
-    except (AgentFault, OutboxError) as error:
-        screen.line(f"sayagain chat: {clean(str(error))}", "error")
-        return 1
+    except* (ClientError, PeerError) as trouble:
+        # In a group, what a task of the chat did not expect; one line says enough.
+        screen.line(f"sayagain chat: {clean(str(_first_of(trouble)))}", "error")
+    return 1
+
+
+def _first_of(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
 
 
 class Chat:
@@ -130,12 +136,22 @@ class Chat:
 
     async def _begin(self) -> bool:
         """The session to begin with; false when there is none."""
+        try:
+            return await self._first()
+        except (ClientError, PeerError) as error:
+            self._screen.line(clean(str(error)), "error")
+            self._status = 1
+            return False
+
+    async def _first(self) -> bool:
+        in_pipe = not self._keyboard.is_terminal
+        wanted = self._options.resume
         pending = await self._outbox.sessions()
         try:
-            if self._options.resume is not None:
-                if await self._resume(self._options.resume or None):
+            if wanted is not None:
+                if await self._resume(wanted or None):
                     return True
-                if not self._keyboard.is_terminal:
+                if in_pipe:
                     self._screen.line(UNCHOSEN, "error")
                     self._status = 1
                 return False
@@ -143,15 +159,13 @@ class Chat:
                 session_id, cwd = list(pending.items())[-1]
                 self._screen.line("The last chat left prompts that were not confirmed.", "note")
                 await self._open(session_id, cwd)
-            else:
-                await self._new()
+                return True
         except ResumeFailed as error:
+            if in_pipe and wanted is not None:
+                # Nobody is there to see that what was meant for this session goes into another.
+                raise
             self._screen.line(clean(str(error)), "error")
-            await self._new()
-        except (ClientError, PeerError) as error:
-            self._screen.line(clean(str(error)), "error")
-            self._status = 1
-            return False
+        await self._new()
         return True
 
     async def _new(self) -> None:
