@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import anyio
 import anyio.abc
@@ -25,14 +25,13 @@ from sayagain.fault_points import Point
 from sayagain.identity import derive_message_id, fresh_message_id, validate_key
 from sayagain.protocol.v2.methods import served
 from sayagain.protocol.v2.validate import validate
+from sayagain.protocol.versions import SUPPORTED_VERSIONS
 from sayagain.runtime import Runtime, RuntimeCapabilities
 from sayagain.transports import Transport
 
-__all__ = ["SUPPORTED_VERSIONS", "Agent"]
+__all__ = ["Agent"]
 
 logger = logging.getLogger(__name__)
-
-SUPPORTED_VERSIONS: Final = (2,)
 
 Params = Mapping[str, Any]
 

@@ -15,6 +15,7 @@ from sayagain.check.profiles import Profile
 from sayagain.check.trace import MARKER, Event, Message, Trace, as_mapping, told
 from sayagain.check.wire import AgentError, AgentWire, Call, Gone, Silent, text
 from sayagain.legible import clean, excerpt
+from sayagain.protocol.versions import PROTOCOL_VERSION
 
 __all__ = ["Bench", "NoAgent", "NotStarted", "Replay", "Session", "key_of", "signed_in"]
 
@@ -141,9 +142,9 @@ class Bench:
             except (Silent, Gone) as error:
                 raise NotStarted(self.describe(error), *self.shown(error)) from error
             version = wire.initialized.get("protocolVersion")
-            if version != 2:
+            if version != PROTOCOL_VERSION:
                 said = f"protocolVersion {excerpt(repr(version))}"
-                raise NoAgent(f"the agent answers initialize with {said}; this is about version 2")
+                raise NoAgent(f"the agent answers initialize with {said}; this is about version {PROTOCOL_VERSION}")
             self.info = as_mapping(wire.initialized.get("info"))
         assert self._wire is not None
         return self._wire
@@ -162,7 +163,7 @@ class Bench:
         self._tasks.start_soon(wire.read)
         return wire
 
-    async def initialize(self, wire: AgentWire, version: int = 2) -> Call:
+    async def initialize(self, wire: AgentWire, version: int = PROTOCOL_VERSION) -> Call:
         """Initialize the connection, and remember whether the agent does that; raises as :meth:`AgentWire.initialize`.
 
         An error is an answer too.

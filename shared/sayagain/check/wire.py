@@ -12,6 +12,7 @@ from sayagain.check.form import is_id
 from sayagain.check.trace import Event, Trace, as_mapping
 from sayagain.legible import excerpt
 from sayagain.protocol.codec import loads
+from sayagain.protocol.versions import PROTOCOL_VERSION
 from sayagain.transports import ClosedTransport, Transport
 
 __all__ = ["BARRIER", "AgentError", "AgentWire", "Call", "Gone", "Silent", "text"]
@@ -182,7 +183,7 @@ class AgentWire:
         """``$/cancel_request`` for a request."""
         return await self.notify("$/cancel_request", {"requestId": call.id})
 
-    async def initialize(self, version: int = 2) -> Call:
+    async def initialize(self, version: int = PROTOCOL_VERSION) -> Call:
         """The first request of a connection; its answer is there when this returns."""
         params = {
             "protocolVersion": version,

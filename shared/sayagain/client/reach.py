@@ -17,13 +17,12 @@ from sayagain.client.process import ProcessTransport
 from sayagain.client.prompts import Fate, fate_of, is_garbled
 from sayagain.client.retries import Retries
 from sayagain.connection import PeerError
+from sayagain.protocol.versions import PROTOCOL_VERSION
 from sayagain.transports import ClosedTransport, Transport
 
-__all__ = ["PROTOCOL_VERSION", "Connector", "Reach"]
+__all__ = ["Connector", "Reach"]
 
 logger = logging.getLogger(__name__)
-
-PROTOCOL_VERSION: Final = 2
 
 Connector: TypeAlias = Callable[[Outbox], AbstractAsyncContextManager[Transport]]
 """Opens a way to the agent, a new one each time; it is closed when the context is left."""

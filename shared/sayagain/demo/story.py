@@ -14,6 +14,7 @@ from sayagain.demo.agent import AgentProcess, start_agent
 from sayagain.demo.profiles import PROFILES, DemoProfile
 from sayagain.demo.timeline import Timeline
 from sayagain.identity import derive_message_id
+from sayagain.protocol.versions import PROTOCOL_VERSION
 from sayagain.testing.stand_in import StandIn
 
 __all__ = ["tell"]
@@ -88,7 +89,7 @@ async def _tell(runtime: str, profile: DemoProfile, timeline: Timeline, folder: 
 async def _initialize(agent: AgentProcess, timeline: Timeline) -> None:
     timeline.sent("initialize")
     info = {"name": "sayagain-demo", "version": "1"}
-    result, _ = await agent.request("initialize", {"protocolVersion": 2, "info": info})
+    result, _ = await agent.request("initialize", {"protocolVersion": PROTOCOL_VERSION, "info": info})
     timeline.received(f"{result['info']['title']}, protocol {result['protocolVersion']}")
 
 

@@ -12,6 +12,7 @@ from sayagain.check.suite.table import Table
 from sayagain.check.trace import HISTORY, Event, as_mapping, told
 from sayagain.check.wire import AgentWire, Call
 from sayagain.legible import excerpt
+from sayagain.protocol.versions import PROTOCOL_VERSION
 
 __all__ = ["BASE", "expect", "listed", "nobody"]
 
@@ -43,7 +44,7 @@ async def expect(call: Call, code: int, what: str) -> None:
 
 @BASE.must("base-version", VERSIONS, "A client that asks for version 2 is answered with version 2.")
 async def _version(bench: Bench) -> None:
-    await _negotiates(bench, 2)
+    await _negotiates(bench, PROTOCOL_VERSION)
 
 
 @BASE.must("base-newer-version", VERSIONS, "A client that asks for a newer version is answered with the newest it has.")
@@ -55,7 +56,7 @@ async def _negotiates(bench: Bench, asked: int) -> None:
     call = await bench.initialize(await bench.connect(), asked)
     assert call.answer is not None
     version = as_mapping(call.answer.message.get("result")).get("protocolVersion")
-    if version != 2 and not (isinstance(version, int) and 2 <= version <= asked):
+    if version != PROTOCOL_VERSION and not (isinstance(version, int) and PROTOCOL_VERSION <= version <= asked):
         raise Failed(f"the agent answers with version {excerpt(repr(version))}", call.sent, call.answer)
 
 
