@@ -166,7 +166,6 @@ ELSEWHERE: Final[dict[str, tuple[str, ...]]] = {
         "tests/translate/test_tool_table.py::test_calls_have_a_kind_and_a_title_for_humans",
         "tests/translate/test_live_events.py::test_a_turn_leaves_no_call_open",
     ),
-    "TC-2": ("tests/pure/test_journal.py::test_terminal_output_stays_in_the_chunks_it_came_in",),
     "TC-3": ("tests/translate/test_diffs.py::test_git_applies_the_diff_of_two_texts",),
     "SUB-8": ("tests/recorded/test_golden.py::test_updates_are_as_decided",),
 }

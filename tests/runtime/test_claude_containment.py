@@ -124,13 +124,16 @@ class Listener:
         self.ended = False
         self.slow = anyio.Event()
         self.slow.set()
+        self.stands = anyio.Event()
         self._news = anyio.Event()
 
     async def run(self) -> None:
         async for event in self.session.events():
             self.seen.append(event)
             self._news.set()
-            await self.slow.wait()
+            if not self.slow.is_set():
+                self.stands.set()
+                await self.slow.wait()
         self.ended = True
         self._news.set()
 
@@ -185,7 +188,7 @@ def itself(session: ClaudeSession) -> ClaudeSession:
     ("owner", "broken"),
     [
         (itself, "_running"),
-        (itself, "_watch"),
+        (attrgetter("_submission"), "_watch"),
         (itself, "_died"),
         (attrgetter("_options"), "_read"),
         (attrgetter("_beside"), "watch"),
@@ -269,6 +272,7 @@ async def test_a_client_that_reads_slowly_is_no_hung_process(
         await session.submit(message_id(1), text("Flood"))
         await listener.until_text()
         listener.slow = anyio.Event()
+        await listener.stands.wait()
         while not session._outbox._send.statistics().tasks_waiting_send:
             await checkpoint()
         process = session._host.process

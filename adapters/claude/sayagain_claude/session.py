@@ -19,8 +19,6 @@ from sayagain.errors import (
     RequestCancelled,
     RuntimeDied,
     RuntimeFault,
-    RuntimeTimeout,
-    SayagainError,
 )
 from sayagain.fault_points import Point
 from sayagain.protocol.lines import TooLong
@@ -39,6 +37,7 @@ from sayagain_claude.outbox import Outbox
 from sayagain_claude.patience import Patience
 from sayagain_claude.process import ClaudeProcess
 from sayagain_claude.questions import Questions
+from sayagain_claude.submission import Submission, encoded
 from sayagain_claude.transcripts import paths
 from sayagain_claude.transcripts.listing import session_title
 from sayagain_claude.translate.live import LiveTranslator
@@ -91,14 +90,16 @@ class ClaudeSession:
         self._account: Mapping[str, Any] = {}
         self._commands: frozenset[str] = frozenset()
         self._word = Word()
-        # Ids that this process would swallow silently (measured): taken back, or refused by a hook.
-        self._burnt: set[str] = set()
-        # The message that a submit has not written yet; ``None`` again when it is taken back.
-        self._unwritten: str | None = None
-        # Messages that a withdraw waits for, until they are taken back.
-        self._withdrawing: set[str] = set()
-        # Why the process is ended: it runs what it could not store.
-        self._not_stored: RuntimeFault | None = None
+        self._submission = Submission(
+            self,
+            host=self._host,
+            turns=self._turns,
+            landing=self._landing,
+            word=self._word,
+            tasks=self._tasks,
+            emit=self._emit,
+            patience=patience.answer,
+        )
         self._outbox.begin(self._beside)
 
     @property
@@ -150,7 +151,7 @@ class ClaudeSession:
         return await self._host.running(self._options.arguments, self._landing.any)
 
     async def _started(self, process: ClaudeProcess, answer: Mapping[str, Any]) -> None:
-        self._burnt.clear()
+        self._submission.process_started()
         self._account = answer.get("account") or {}
         self._options.started(process, answer)
         await self._tell_commands(answer.get("commands"))
@@ -169,7 +170,7 @@ class ClaudeSession:
                 self._word.wake()
                 if isinstance(frame, TooLong):
                     # It may have been the row that we wait for.
-                    await self._settle(rejecting=False)
+                    await self._submission.settle(rejecting=False)
                 else:
                     await self._frame(process, frame)
         except Exception:
@@ -182,10 +183,10 @@ class ClaudeSession:
                 await self._died(f"Claude Code ended ({status})")
 
     async def _frame(self, process: ClaudeProcess, frame: Mapping[str, Any]) -> None:
-        if self._not_stored is not None:
+        if self._submission.not_stored is not None:
             # What is left in the pipe of a process that was ended is of work that nobody will know.
             return
-        if self._turns.runs_without_row(frame) and not await self._landed_or_ended(process):
+        if self._turns.runs_without_row(frame) and not await self._submission.landed_or_ended(process):
             return
         match frame.get("type"):
             case "control_request":
@@ -209,57 +210,19 @@ class ClaudeSession:
         if over:
             # A withdrawal may be answered with no before it has its way (measured).
             cancelled = frame.get("state") == "cancelled"
-            await self._settle(rejecting=True, error=RequestCancelled() if cancelled else None)
-        process.awaited = _encoded(self._turns.submitted)
+            await self._submission.settle(rejecting=True, error=RequestCancelled() if cancelled else None)
+        process.awaited = encoded(self._turns.submitted)
         if frame.get("type") in ("system", "user") and await self._beside.after():
             self._tasks.start_soon(self._beside.watch)
-
-    async def _landed_or_ended(self, process: ClaudeProcess) -> bool:
-        """Claude Code runs a message of which no row was seen: unless there is one, it must not go on (KEY-3)."""
-        message_id = self._turns.submitted
-        assert message_id is not None
-        cause: RuntimeFault | None
-        try:
-            if self._turns.own_turn:
-                found = await self._landing.has(message_id)
-            else:
-                found = await self._landing.gets(message_id, alive=lambda: self._host.process is not None)
-            cause = None if found else await self._landing.what_prevents()
-        except RuntimeFault as error:
-            cause = error
-        if cause is None:
-            await self._emit(self._turns.stored())
-            return True
-        self._not_stored = cause
-        await process.kill()
-        logger.warning("Claude Code was ended before it ran what it had not stored: %s", cause)
-        return False
-
-    async def _settle(self, *, rejecting: bool, error: SayagainError | None = None) -> None:
-        """Look for the submitted message in the transcript itself; ``rejecting`` when it comes no more."""
-        message_id = self._turns.submitted
-        if message_id is None:
-            return
-        if rejecting and not self._turns.blocked:
-            found = await self._landing.gets(message_id, alive=lambda: self._host.process is not None)
-        else:
-            found = await self._landing.has(message_id)
-        if found:
-            await self._emit(self._turns.stored())
-        elif rejecting and message_id in self._withdrawing:
-            # Its end may come before the answer, which then says that there is nothing left to cancel (measured).
-            self._take_back(message_id)
-        elif rejecting:
-            self._burnt.add(message_id)
-            await self._emit(self._turns.refused(error))
 
     async def _died(self, detail: str) -> None:
         """The process is gone, so the transcript is final: it says what became of the message."""
         fault_points.passing(Point.RUNTIME_GONE)
-        cause, self._not_stored = self._not_stored, None
+        cause, self._submission.not_stored = self._submission.not_stored, None
         await self._questions.withdraw_all()
         try:
-            await self._settle(rejecting=True, error=cause or RuntimeDied(f"{detail} before the message was stored"))
+            fault = cause or RuntimeDied(f"{detail} before the message was stored")
+            await self._submission.settle(rejecting=True, error=fault)
         except RuntimeFault as error:
             # Nobody can tell: the answer is an error, and a retry will read again before it submits.
             await self._emit(self._turns.refused(error))
@@ -277,34 +240,22 @@ class ClaudeSession:
             raise PromptRefused(reason)
         sent = prompt_content(with_command_last(content, self._commands))
         frame = user_frame(self._session_id, message_id, sent)
-        self._unwritten = message_id
-        try:
-            await self.own()
-            await self._landing.check_room()
-            async with self._host.lifecycle:
-                if message_id in self._burnt:
-                    await self._host.end()
-                process = await self._running()
-                if not signed_in(self._account):
-                    # A new process will look again, after the user has signed in.
-                    await self._host.end()
-                    raise AuthRequired("Not signed in to Claude Code")
-                if self._unwritten != message_id:
-                    return
-                self._turns.submit(message_id)
-                process.awaited = _encoded(message_id)
-        finally:
-            self._unwritten = None
-        await self._name(content)
-        fault_points.passing(Point.CLAUDE_WRITING)
-        try:
-            await process.send(frame, patience=self._patience.answer)
-        except RuntimeTimeout:
-            await process.kill()
-        except RuntimeDied:
-            pass
-        fault_points.passing(Point.CLAUDE_WRITTEN)
-        self._tasks.start_soon(self._watch, process, message_id)
+        process = await self._submission.begin(message_id, self._signed_in)
+        if process is not None:
+            await self._name(content)
+            await self._submission.write(process, message_id, frame)
+
+    async def _signed_in(self) -> ClaudeProcess:
+        process = await self._running()
+        if not signed_in(self._account):
+            # A new process will look again, after the user has signed in.
+            await self._host.end()
+            raise AuthRequired("Not signed in to Claude Code")
+        return process
+
+    async def withdraw(self, message_id: str) -> bool:
+        """See the seam: before it is written, or out of the CLI's own queue."""
+        return await self._submission.withdraw(message_id)
 
     async def _name(self, content: Sequence[Mapping[str, Any]]) -> None:
         """A session without a title is called by its first prompt, as ``session/list`` will call it."""
@@ -313,51 +264,6 @@ class ClaudeSession:
         title = session_title(" ".join(str(block["text"]) for block in content if block.get("type") == "text"))
         if title is not None:
             await self._outbox.entitle(title)
-
-    async def _watch(self, process: ClaudeProcess, message_id: str) -> None:
-        """A submitted prompt is never left unanswered: a CLI that says nothing and answers nothing is ended."""
-        while self._turns.submitted == message_id and self._host.process is process:
-            with anyio.move_on_after(self._patience.answer):
-                await self._word.wait()
-                continue
-            await self._prove_alive(process)
-
-    async def _prove_alive(self, process: ClaudeProcess) -> None:
-        try:
-            await process.request({"subtype": "get_status"}, patience=self._patience.answer)
-        except RuntimeTimeout:
-            logger.warning("Claude Code no longer answers; it is ended")
-            await process.kill()
-        except RuntimeFault as error:
-            # A refusal is an answer too.
-            logger.debug("asked whether it lives: %s", error)
-
-    async def withdraw(self, message_id: str) -> bool:
-        """See the seam: before it is written, or out of the CLI's own queue."""
-        if self._unwritten == message_id:
-            # The process may still be starting.
-            self._unwritten = None
-            return True
-        process = self._host.process
-        if process is None or self._turns.submitted != message_id:
-            return False
-        self._withdrawing.add(message_id)
-        try:
-            answer = await process.request(
-                {"subtype": "cancel_async_message", "message_uuid": message_id}, patience=self._patience.answer
-            )
-            if answer.get("cancelled") is True and self._turns.submitted == message_id:
-                self._take_back(message_id)
-        except RuntimeFault as error:
-            logger.debug("a withdrawal was not answered: %s", error)
-        withdrawn = message_id not in self._withdrawing
-        self._withdrawing.discard(message_id)
-        return withdrawn
-
-    def _take_back(self, message_id: str) -> None:
-        self._burnt.add(message_id)
-        self._turns.take_back(message_id)
-        self._withdrawing.discard(message_id)
 
     async def renamed(self, title: str) -> None:
         """The client named the session: tell the clients, and a running CLI, which else would write its own title."""
@@ -446,7 +352,3 @@ class ClaudeSession:
                 await self._stop_task(task_id)
         except RuntimeFault as error:
             logger.debug("a command was not stopped: %s", error)
-
-
-def _encoded(message_id: str | None) -> bytes | None:
-    return None if message_id is None else message_id.encode("utf-8", "surrogatepass")
