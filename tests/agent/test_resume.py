@@ -230,7 +230,7 @@ async def test_nothing_but_history_comes_before_the_marker(world: World, client:
     assert set(updates_before(other, session_id)) == {"user_message"}
     after = other.updates(session_id)[2:]
     assert after[: len(live)] == live, "what waited keeps its order"
-    assert [u["sessionUpdate"] for u in after[len(live) :]] == ["state_update", "state_update"]
+    assert [u["sessionUpdate"] for u in after[len(live) :]] == ["state_update"], "the state that it is in, once"
 
 
 @rule("RPL-5")
@@ -414,3 +414,27 @@ async def test_a_resume_of_an_active_session_says_what_it_keeps(world: World, cl
     for params in ({"cwd": "/elsewhere"}, {"cwd": "/elsewhere/./", "mcpServers": [same]}):
         await client.request("session/resume", {"sessionId": session_id, **params})
     assert client.updates(session_id, "notice") == []
+
+
+@rule("RES-7")
+async def test_what_waited_for_the_marker_and_is_the_state_is_told_once(
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await world.stored(client, "x")
+    fake = world.runtime.sessions[session_id]
+    commands = [
+        {"sessionUpdate": "available_commands_update", "availableCommands": [{"name": name, "description": ""}]}
+        for name in ("old", "new")
+    ]
+    monkeypatch.setattr(fake, "snapshot", lambda: [commands[1]])
+    world.store.before_entry = stop = Stop()
+    request = await client.begin(
+        "session/resume", {"sessionId": session_id, "cwd": "/", "replayFrom": {"type": "start"}}
+    )
+    await stop.reached.wait()
+    for update in commands:
+        fake.update(update)
+    await settle()
+    stop.go()
+    await client.answer(request)
+    assert [u for u in client.updates(session_id) if u["sessionUpdate"] == "available_commands_update"] == commands

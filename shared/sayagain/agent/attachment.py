@@ -8,7 +8,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from sayagain.agent.asks import OpenAsk
@@ -90,9 +90,10 @@ class Attachment:
             for gate in self._gates.values():
                 gate.passed()
 
-    def open(self, session_id: str) -> set[str]:
-        """Open one gate: what waited goes out. The children that it announced or mentioned."""
-        waiting = self.gate(session_id).release()
+    def open(self, session_id: str, state: Collection[Mapping[str, Any]] = ()) -> set[str]:
+        """Open one gate: what waited goes out, besides what the ``state`` that follows tells again. The children that
+        it announced or mentioned."""
+        waiting = [item for item in self.gate(session_id).release() if item not in state]
         self._deliver(session_id, waiting)
         return {
             item["sessionId"]

@@ -96,7 +96,7 @@ class _Replay:
         for gap in self._gaps:
             self._notice("Parts of this session's history could not be read", gap.what)
         # A child that started meanwhile is announced before the response too: it gets its marker (RPL-8).
-        for child_id in self._attachment.open(self._root) - self._begun:
+        for child_id in self._attachment.open(self._root, list(self._session.current_state())) - self._begun:
             gate = self._attachment.gate(child_id)
             gate.begin()
             self._connection.update(child_id, gate.complete())
