@@ -299,7 +299,7 @@ async def test_a_legacy_thread_proves_by_its_list_alone(tmp_path: Path) -> None:
         assert not scene.of(Rejected)
 
 
-async def test_what_a_legacy_thread_never_lists_is_refused(tmp_path: Path) -> None:
+async def test_what_a_legacy_thread_never_lists_is_in_doubt(tmp_path: Path) -> None:
     async with playing(tmp_path, "legacy") as scene:
         await scene.session.submit("m", PROMPT)
         await scene.server.until("turn/start")
@@ -308,7 +308,36 @@ async def test_what_a_legacy_thread_never_lists_is_refused(tmp_path: Path) -> No
         scene.stored("m")
         scene.completed("t1")
         await scene.until(lambda: scene.of(Rejected))
+        (rejected,) = scene.of(Rejected)
+        # Codex said that it is stored: what the core reads later decides.
+        assert isinstance(rejected.error, HistoryUnreadable)
         assert not scene.of(Inserted)
+
+
+async def test_a_legacy_message_that_a_death_interrupts_is_settled_once(tmp_path: Path) -> None:
+    async with playing(tmp_path, "legacy") as scene:
+        scene.server.outcomes["thread/items/list"] = [AppServerError(-32601, "no")] * 2
+        late = Late({"data": []})
+        scene.server.outcomes["thread/turns/list"] = [{"data": []}, late]
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start")
+        await anyio.wait_all_tasks_blocked()
+        scene.active("t1")
+        scene.stored("m")
+        await scene.server.until("thread/turns/list", 2)
+        scene.completed("t1")
+        scene.servers.server = Server()
+        scene.server.outcomes["thread/resume"] = [loaded(scene.session.session_id, "legacy")]
+        settled = Late({"data": [{"item": {"type": "userMessage", "clientId": "m"}}]})
+        scene.server.outcomes["thread/items/list"] = [settled]
+        scene.session.died("Codex ended")
+        await scene.server.until("thread/items/list")
+        late.wanted.set()
+        with anyio.move_on_after(0.5):
+            await scene.until(lambda: scene.of(Rejected))
+        settled.wanted.set()
+        await scene.until(lambda: scene.of(Inserted))
+        assert not scene.of(Rejected)
 
 
 @pytest.mark.parametrize("stored", [True, False, None])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sayagain.errors import AuthRequired, PromptRefused, RequestCancelled, RuntimeDied, to_wire
+from sayagain.errors import AuthRequired, HistoryUnreadable, PromptRefused, RequestCancelled, RuntimeDied, to_wire
 from sayagain.runtime import Foreground, Inserted, Rejected
 from sayagain_codex.turns import Lost, Turns
 
@@ -239,32 +239,18 @@ def test_the_end_of_its_turn_says_nothing_while_a_message_is_looked_up(told: Tol
     assert told.turns.submitted is None
 
 
-@pytest.mark.parametrize("status", ["completed", "interrupted"])
-def test_a_look_up_that_finds_nothing_leaves_the_word_to_the_end_of_the_turn(told: Told, status: str) -> None:
+@pytest.mark.parametrize("steered", [False, True])
+def test_a_look_up_that_finds_nothing_is_refused_by_who_looked(told: Told, steered: bool) -> None:
+    if steered:
+        told.active()
+        told.started()
     told.submit()
     told.active()
     told.turns.confirming()
-    told.completed(status=status)
-    assert told.take(told.turns.unconfirmed()) == ["Rejected:m", "idle"]
-    assert isinstance(told.events[-2].error, PromptRefused)
-
-
-def test_a_steer_that_the_look_up_does_not_find_is_lost(told: Told) -> None:
-    told.active()
-    told.started()
-    told.submit()
-    told.turns.confirming()
+    assert not told.turns.judged
     assert told.completed() == ["idle:end_turn"]
-    assert told.take(told.turns.unconfirmed()) == ["Lost:m"]
-    assert told.turns.submitted == "m"
-
-
-def test_a_look_up_that_finds_nothing_before_the_end_of_the_turn(told: Told) -> None:
-    told.submit()
-    told.active()
-    told.turns.confirming()
-    assert told.take(told.turns.unconfirmed()) == []
-    assert told.completed() == ["Rejected:m", "idle:end_turn"]
+    assert told.turns.judged
+    assert told.take(told.turns.refused(HistoryUnreadable())) == ["Rejected:m", "idle"]
 
 
 def test_a_message_after_one_that_was_looked_up(told: Told) -> None:

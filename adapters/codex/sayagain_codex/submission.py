@@ -224,19 +224,16 @@ class Submission:
             return  # what follows the end of its process looks again
         try:
             found = await self._appears(server, message_id)
+            doubt = "Codex said that it stored the message, and does not list it"
         except RuntimeFault as error:
-            if self._host.server is server and self._turns.submitted == message_id:
-                # The core reads the history again before it takes a retry.
-                fault = HistoryUnreadable(f"Nobody can tell whether the message was stored: {error}")
-                self._outbox.emit_all(self._turns.refused(fault))
-                self._word.wake()
-            return
-        if self._turns.submitted != message_id:
+            found, doubt = False, f"Nobody can tell whether the message was stored: {error}"
+        if self._turns.submitted != message_id or self._host.server is not server:
             return
         if found:
             self._proved()
         else:
-            self.tell(self._turns.unconfirmed())
+            # The core reads the history again before it answers.
+            self._outbox.emit_all(self._turns.refused(HistoryUnreadable(doubt)))
             self._word.wake()
 
     async def _appears(self, server: AppServer, message_id: str) -> bool:

@@ -58,7 +58,7 @@ class Turns:
         self._ours: str | None = None
         self._refusal: str | None = None
         self._confirming = False
-        self._verdict: SayagainError | Lost | None = None
+        self._judged = False
         self.submitted: str | None = None
         self.turn_id: str | None = None
         """The running turn, as ``turn/interrupt`` names it."""
@@ -90,7 +90,7 @@ class Turns:
         self._steered = False
         self._refusal = None
         self._confirming = False
-        self._verdict = None
+        self._judged = False
 
     def take_back(self, message_id: str) -> None:
         """Codex refused the message, or it was given back."""
@@ -106,20 +106,11 @@ class Turns:
     @property
     def judged(self) -> bool:
         """Whether the turn of the message that is being looked up is over."""
-        return self._verdict is not None
+        return self._judged
 
     def confirming(self) -> None:
-        """Whether the submitted message is stored is being looked up: until then the end of its turn says nothing."""
+        """Codex says that it stored the message, which is being looked up: the end of its turn decides nothing."""
         self._confirming = True
-
-    def unconfirmed(self) -> Iterator[RuntimeEvent | Lost]:
-        """The look-up did not find it: the end of its turn decides, which may have come already."""
-        self._confirming = False
-        verdict, self._verdict = self._verdict, None
-        if isinstance(verdict, SayagainError):
-            yield from self.refused(verdict)
-        elif verdict is not None:
-            yield verdict
 
     def interrupt(self) -> None:
         """The client stops the work: the end that comes is its doing (CAN-2), unless it came already (CAN-7)."""
@@ -209,9 +200,9 @@ class Turns:
         yield self._state("requires_action" if state == "requires_action" else "running")
 
     def _completed(self, turn: Params) -> Iterator[RuntimeEvent | Lost]:
-        verdict = self._judged(turn) if self.submitted is not None and self._ours == turn.get("id") else None
+        verdict = self._verdict(turn) if self.submitted is not None and self._ours == turn.get("id") else None
         if self._confirming:
-            self._verdict, verdict = verdict, None
+            self._judged, verdict = verdict is not None, None
         if isinstance(verdict, SayagainError):
             yield from self.refused(verdict)
         if self._active:
@@ -220,7 +211,7 @@ class Turns:
         if isinstance(verdict, Lost):
             yield verdict
 
-    def _judged(self, turn: Params) -> SayagainError | Lost:
+    def _verdict(self, turn: Params) -> SayagainError | Lost:
         """What the end of its turn means for the submitted message, which nothing has proved."""
         assert self.submitted is not None
         self.suspect = True
