@@ -363,6 +363,55 @@ async def test_after_a_death_the_store_says_what_became_of_the_message(tmp_path:
             assert isinstance(rejected.error, RuntimeDied if stored is False else HistoryUnreadable)
 
 
+async def test_what_is_looked_up_after_a_death_says_nothing_of_the_next_message(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.server.outcomes["turn/start"] = [NOT_STEERABLE] * 1000
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start", 2)
+        await anyio.wait_all_tasks_blocked()
+        # Nothing of it is written, so that it can be taken back.
+        scene.servers.server = Server()
+        scene.server.outcomes["thread/resume"] = [loaded(scene.session.session_id)]
+        late = Late({"data": []})
+        scene.server.outcomes["thread/items/list"] = [late]
+        scene.session.died("Codex ended")
+        await scene.server.until("thread/items/list")
+        assert await scene.session.withdraw("m")
+        await scene.session.submit("n", PROMPT)
+        await scene.server.until("turn/start")
+        await anyio.wait_all_tasks_blocked()
+        scene.active("t1")
+        scene.stored("n")
+        late.wanted.set()
+        await anyio.wait_all_tasks_blocked()
+        assert all(event.state == "running" for event in scene.of(Foreground)[-1:])
+        scene.completed("t1")
+        await scene.until(lambda: any(event.stop_reason == "end_turn" for event in scene.of(Foreground)))
+        assert not scene.of(Rejected)
+
+
+async def test_two_deaths_in_a_row_are_told_once(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start")
+        scene.active("t1")
+        late = Late({"data": []})
+        entry = {"item": {"type": "userMessage", "clientId": "m"}}
+        for found in (late, {"data": [entry]}):
+            scene.servers.server = Server()
+            scene.server.outcomes["thread/resume"] = [loaded(scene.session.session_id)]
+            scene.server.outcomes["thread/items/list"] = [found]
+            scene.session.died("Codex ended")
+            await scene.server.until("thread/items/list")
+            # The first look is over when the second death comes, and nobody has heard of it.
+            late.wanted.set()
+        await scene.until(lambda: any(event.state == "idle" for event in scene.of(Foreground)))
+        await anyio.wait_all_tasks_blocked()
+        assert [event.stop_reason for event in scene.of(Foreground) if event.state == "idle"] == ["error"]
+        assert scene.of(Inserted)
+        assert not scene.of(Rejected)
+
+
 async def test_a_turn_cannot_be_interrupted_before_it_began(tmp_path: Path) -> None:
     async with playing(tmp_path) as scene:
         scene.server.outcomes["turn/interrupt"] = [AppServerError(-32600, "no active turn to interrupt"), {}]

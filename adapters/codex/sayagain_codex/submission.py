@@ -80,6 +80,8 @@ class Submission:
         self._unwritten: str | None = None
         self._given: Sequence[Params] = ()
         self._live_only: set[str] = set()
+        # Counts deaths and submissions: what is looked up after a death says nothing of what came later.
+        self._count = 0
 
     @property
     def live_only(self) -> frozenset[str]:
@@ -103,6 +105,7 @@ class Submission:
             raise
         if self._unwritten != message_id:
             return False
+        self._count += 1
         self._turns.submit(message_id)
         self._tasks.start_soon(self._give, server, message_id, command, parts)
         self._tasks.start_soon(self._watch, server, message_id)
@@ -252,12 +255,14 @@ class Submission:
 
     def died(self, detail: str) -> None:
         """The process is gone. What became of the message is found out at once."""
+        self._count += 1
+        self._turns.gone()
         if self._turns.submitted is None:
             self._outbox.emit_all(self._turns.died(RuntimeDied(detail)))
         else:
-            self._tasks.start_soon(self._settle, self._turns.submitted, detail)
+            self._tasks.start_soon(self._settle, self._turns.submitted, detail, self._count)
 
-    async def _settle(self, message_id: str, detail: str) -> None:
+    async def _settle(self, message_id: str, detail: str, count: int) -> None:
         """After a death: load the thread again, which alone tells what was stored (measured), and look."""
         found = False
         fault: SayagainError = RuntimeDied(f"{detail} before the message was stored")
@@ -269,6 +274,8 @@ class Submission:
         except SayagainError as error:
             # The core reads the history again before it takes a retry.
             fault = HistoryUnreadable(f"{detail}, and nobody can tell whether the message was stored: {error}")
+        if self._count != count:
+            return
         if self._turns.submitted == message_id and found:
             self._outbox.emit(*self._turns.began(), *self._turns.stored())
         elif self._turns.submitted == message_id:

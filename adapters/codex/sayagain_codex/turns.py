@@ -186,10 +186,13 @@ class Turns:
         """The idle state once more: its background list changed."""
         return self._state("idle")
 
-    def died(self, error: RuntimeFault) -> Iterator[RuntimeEvent]:
-        """The process is gone. Call after :meth:`stored` or :meth:`refused` has settled the submitted message."""
+    def gone(self) -> None:
+        """The process is gone; :meth:`died` follows."""
         self.turn_id = None
         self.suspect = True
+
+    def died(self, error: RuntimeFault) -> Iterator[RuntimeEvent]:
+        """The work ended with the process. Call after the submitted message is settled, and before the next one."""
         if self._active and self._cancelling:
             yield from self._end("cancelled", None)
         elif self._active:
