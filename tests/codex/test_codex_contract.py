@@ -9,7 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sayagain.runtime import Runtime, RuntimeSession
+from sayagain.errors import HistoryUnreadable
+from sayagain.identity import fresh_message_id
+from sayagain.runtime import Foreground, Runtime, RuntimeSession, SessionSetup, UserTurn
 from sayagain.testing.contract import CHECKS, Behaviour, Check
 from sayagain.testing.responses_api import ResponsesService, serve_responses
 from sayagain.testing.responses_script import Hold, Script, Step, Text, exec_command, spawn_agent
@@ -83,3 +85,20 @@ async def driver(folder: Path) -> AsyncIterator[CodexDriver]:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_codex(check: Check, driver: CodexDriver) -> None:
     await check(driver)
+
+
+async def test_ids_that_were_read_beside_another_owner_prove_nothing(driver: CodexDriver) -> None:
+    """What Codex lists of a thread that it has not loaded may be stale, without any error."""
+    async with driver.runtime() as owner, driver.runtime() as other:
+        session = await owner.new(SessionSetup(driver.cwd))
+        message_id = fresh_message_id()
+        await session.submit(message_id, [{"type": "text", "text": "Hello"}])
+        async for event in session.events():
+            if isinstance(event, Foreground) and event.state == "idle" and event.stop_reason:
+                break
+        with pytest.raises(HistoryUnreadable):
+            await other.message_ids(session.session_id)
+        entries = [entry async for entry in other.history(session.session_id, live=False)]
+        assert any(isinstance(entry, UserTurn) and message_id in entry.message_ids for entry in entries)
+        await session.close()
+        assert await other.message_ids(session.session_id) == {message_id}

@@ -328,18 +328,25 @@ class CodexRuntime:
                     yield entry
 
     async def message_ids(self, session_id: str) -> Set[str]:
-        """The ids alone; those of local commands as long as the session is active (KEY-9)."""
+        """The ids alone; those of local commands as long as the session is active (KEY-9).
+
+        Who does not hold the session here and now, as at its end, gets no ids that were read beside another owner.
+        """
         session = self._active(session_id)
         try:
-            async with self._reading(session_id) as (server, _):
+            async with self._reading(session_id, whole=True) as (server, _):
                 ids = await message_ids(server, session_id)
         except SessionNotFound:
             ids = set[str]()
         return ids if session is None else ids | session.live_only
 
     @asynccontextmanager
-    async def _reading(self, session_id: str) -> AsyncGenerator[tuple[AppServer, Params]]:
-        """The app-server with the thread loaded, as far as that is possible."""
+    async def _reading(self, session_id: str, *, whole: bool = False) -> AsyncGenerator[tuple[AppServer, Params]]:
+        """The app-server with the thread loaded, as far as that is possible.
+
+        What is read from a thread that another process has may be stale: with ``whole`` that is an error, unless the
+        caller holds the session, and so knows whether it owns it.
+        """
         session = self._active(session_id)
         passing = session is None
         if session is None:
@@ -352,6 +359,8 @@ class CodexRuntime:
                 # It is listed, and its file is not there or is no file.
                 raise HistoryUnreadable("The stored session is gone or damaged") from None
         try:
+            if whole and passing and not session.loaded:
+                raise HistoryUnreadable("Another process works on the session")
             server = await session.reader()
             yield server, session.thread
         finally:

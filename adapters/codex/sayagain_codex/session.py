@@ -121,6 +121,11 @@ class CodexSession:
         return self._host.closed
 
     @property
+    def loaded(self) -> bool:
+        """Whether the thread is loaded here, and not in another process."""
+        return self._host.server is not None
+
+    @property
     def thread(self) -> Params:
         """The thread as Codex last described it whole."""
         return self._host.thread
