@@ -15,6 +15,7 @@ import pytest
 from sayagain.agent.session import Session
 from sayagain.errors import HistoryUnreadable, PromptRefused, RuntimeDied, SessionInUse
 from sayagain.runtime import Foreground, Inserted, Rejected, SessionSetup
+from sayagain_codex import storage
 from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServerError
 from sayagain_codex.patience import Patience
@@ -205,6 +206,24 @@ async def test_a_message_waits_for_work_that_codex_began_by_itself(tmp_path: Pat
         scene.stored("m")
         scene.completed("t1")
         await scene.until(lambda: len(scene.of(Inserted)) == 1 and len(scene.of(Foreground)) >= 4)
+
+
+async def test_whether_there_is_room_is_tried_once_when_the_message_can_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[object] = []
+    monkeypatch.setattr(storage, "check_room", lambda *arguments: tried.append(arguments))
+    async with playing(tmp_path) as scene, anyio.create_task_group() as tasks:
+        scene.active()
+        tasks.start_soon(scene.session.submit, "m", PROMPT)
+        await scene.server.until("account/read")
+        for _ in range(3):
+            scene.say("item/agentMessage/delta", itemId="i", delta="word")
+            await anyio.wait_all_tasks_blocked()
+        assert not tried
+        scene.completed()
+        await scene.server.until("turn/start")
+        assert len(tried) == 1
 
 
 async def test_a_waiting_message_can_be_taken_back(tmp_path: Path) -> None:

@@ -116,10 +116,10 @@ class Submission:
         await self._host.own()
         while (server := self._host.server) is None or await self._account.require(server) is not server:
             await self._host.own()
-        await self._check_room(parts)
         while self._turns.active and self._host.server is server and self._unwritten == message_id:
             # Codex began to work by itself: the message would become a steer.
             await self._word.wait()
+        if self._host.server is server and self._unwritten == message_id:
             await self._check_room(parts)
         if not self._turns.suspect or self._host.server is not server or self._unwritten != message_id:
             return server
