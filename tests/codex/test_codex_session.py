@@ -444,6 +444,20 @@ async def test_a_turn_cannot_be_interrupted_before_it_began(tmp_path: Path) -> N
         await scene.until(lambda: any(e.stop_reason == "cancelled" for e in scene.of(Foreground)))
 
 
+async def test_what_codex_begins_by_itself_is_not_stopped_with_what_was_cancelled(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.active("t1")
+        await scene.session.interrupt()
+        scene.session.notified("turn/started", {"threadId": "late child", "turn": {"id": "c1"}})
+        await scene.server.until("turn/interrupt", 2)
+        scene.session.notified("turn/completed", {"threadId": "late child", "turn": {"id": "c1", "status": "x"}})
+        scene.completed("t1", "interrupted")
+        scene.active("t2")
+        scene.session.notified("turn/started", {"threadId": "child", "turn": {"id": "c2"}})
+        await anyio.wait_all_tasks_blocked()
+        assert scene.server.count("turn/interrupt") == 2
+
+
 async def test_an_interrupt_waits_until_the_message_is_stored(tmp_path: Path) -> None:
     async with playing(tmp_path) as scene:
         await scene.session.submit("m", PROMPT)

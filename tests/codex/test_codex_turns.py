@@ -93,7 +93,8 @@ def test_a_turn_that_starts_by_itself(told: Told) -> None:
 
 
 def test_a_turn_without_the_message_refuses_it(told: Told) -> None:
-    told.turns.suspect = False
+    told.turns.checked()
+    assert not told.turns.suspect
     told.submit()
     told.started()
     assert told.completed() == ["Rejected:m", "idle:end_turn"]

@@ -1,4 +1,4 @@
-"""What ``initialize`` says of this runtime: all that is imported before it is answered."""
+"""What ``initialize`` says of this runtime, apart from the ways to sign in. Imported before it is answered."""
 
 from __future__ import annotations
 

@@ -26,21 +26,22 @@ class Children:
     def __init__(self) -> None:
         self._turns: dict[str, str] = {}
         self._seen: set[tuple[str, str]] = set()
-        self.stopped = False
-        """Whether the work that they belong to was interrupted: those that show up only now are to stop as well."""
+        # Whether the work that they belong to was interrupted: those that show up only now are to stop as well.
+        self._stopped = False
 
     def notification(self, method: str, params: Params) -> bool:
         """Take a notification of a child's thread; true when a turn began that has to be interrupted."""
         if method == "turn/started":
             self._turns[params["threadId"]] = params["turn"]["id"]
             self._seen.add((params["threadId"], params["turn"]["id"]))
-            return self.stopped
+            return self._stopped
         if method in ("turn/completed", "thread/closed"):
             self._turns.pop(params["threadId"], None)
         return False
 
     def work_began(self) -> None:
-        """A turn of the root began."""
+        """A turn of the root began, whoever began it: what was stopped before it is none of its work."""
+        self._stopped = False
         self._seen = self.turns()
 
     def clear(self) -> None:
@@ -64,7 +65,7 @@ class Children:
 
     async def interrupt(self, server: AppServer) -> None:
         """Interrupt all that run, and all that are found to run from now on."""
-        self.stopped = True
+        self._stopped = True
         for thread_id, turn_id in list(self._turns.items()):
             try:
                 await server.request("turn/interrupt", {"threadId": thread_id, "turnId": turn_id})

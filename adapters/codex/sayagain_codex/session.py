@@ -282,8 +282,7 @@ class CodexSession:
         """See the seam. The proof is the completed item with our id; without a word Codex is asked whether it lives."""
         command = parse(content)
         parts = [] if command else [*self._offers.skills.mention(content), *prompt_input(content)]
-        if await self._submission.submit(message_id, command, parts):
-            self._children.stopped = False
+        await self._submission.submit(message_id, command, parts)
 
     async def withdraw(self, message_id: str) -> bool:
         """See the seam."""

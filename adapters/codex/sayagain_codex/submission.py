@@ -90,8 +90,8 @@ class Submission:
 
     # To Codex.
 
-    async def submit(self, message_id: str, command: Command | None, parts: Sequence[Params]) -> bool:
-        """Have everything that it needs ready, then write it; false when it was taken back before that.
+    async def submit(self, message_id: str, command: Command | None, parts: Sequence[Params]) -> None:
+        """Have everything that it needs ready, then write it, unless it was taken back before that.
 
         Returns before it is written. Raises what makes it impossible to write it.
         """
@@ -104,12 +104,11 @@ class Submission:
             self._unwritten = None
             raise
         if self._unwritten != message_id:
-            return False
+            return
         self._count += 1
         self._turns.submit(message_id)
         self._tasks.start_soon(self._give, server, message_id, command, parts)
         self._tasks.start_soon(self._watch, server, message_id)
-        return True
 
     async def _ready(self, message_id: str, parts: Sequence[Params]) -> AppServer:
         """Everything that has to be so before the message is written."""
@@ -128,7 +127,7 @@ class Submission:
                 logger.info("the ghost of a prompt was reverted")
         except AppServerError as error:
             raise thread_fault(error, self._session_id) from error
-        self._turns.suspect = False
+        self._turns.checked()
         return server
 
     async def _check_room(self, parts: Sequence[Params]) -> None:

@@ -62,13 +62,21 @@ class Turns:
         self.submitted: str | None = None
         self.turn_id: str | None = None
         """The running turn, as ``turn/interrupt`` names it."""
-        self.suspect = True
-        """Whether the last turn may be the ghost of a prompt: so after a thread was loaded, and after a lost prompt."""
+        self._suspect = True
 
     @property
     def active(self) -> bool:
         """Whether foreground work is under way."""
         return self._active
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the last turn may be the ghost of a prompt: so after a thread was loaded, and after a lost prompt."""
+        return self._suspect
+
+    def checked(self) -> None:
+        """The last turn is no ghost, or is one no longer."""
+        self._suspect = False
 
     @property
     def steered(self) -> bool:
@@ -93,7 +101,7 @@ class Turns:
         self._judged = False
 
     def take_back(self, message_id: str) -> None:
-        """Codex refused the message, or it was given back."""
+        """The message was withdrawn before it was written."""
         if self.submitted == message_id:
             self.submitted = None
 
@@ -189,7 +197,7 @@ class Turns:
     def gone(self) -> None:
         """The process is gone; :meth:`died` follows."""
         self.turn_id = None
-        self.suspect = True
+        self._suspect = True
 
     def died(self, error: RuntimeFault) -> Iterator[RuntimeEvent]:
         """The work ended with the process. Call after the submitted message is settled, and before the next one."""
@@ -217,7 +225,7 @@ class Turns:
     def _verdict(self, turn: Params) -> SayagainError | Lost:
         """What the end of its turn means for the submitted message, which nothing has proved."""
         assert self.submitted is not None
-        self.suspect = True
+        self._suspect = True
         self._ours = None
         return Lost(self.submitted) if self._steered and not self._cancelling else self._reason(turn)
 
