@@ -13,8 +13,8 @@ import anyio.lowlevel
 import pytest
 
 from sayagain.agent.session import Session
-from sayagain.errors import HistoryUnreadable, PromptRefused, RuntimeDied, SessionInUse
-from sayagain.runtime import Foreground, Inserted, Rejected, SessionSetup
+from sayagain.errors import AuthRequired, HistoryUnreadable, PromptRefused, RuntimeDied, SessionInUse
+from sayagain.runtime import Foreground, Inserted, Rejected, SessionSetup, Update
 from sayagain_codex import storage
 from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServerError
@@ -105,6 +105,12 @@ class Servers:
         return None
 
     def unroute(self, session: Any) -> None:
+        return None
+
+    async def restart(self, server: Any) -> None:
+        return None
+
+    async def stop(self) -> None:
         return None
 
     def threads_of(self, session: Any) -> list[str]:
@@ -614,15 +620,66 @@ async def test_a_load_is_asked_for_once(tmp_path: Path) -> None:
         assert scene.server.count("thread/resume") == 2
 
 
+WARNING = {"summary": "A word is misspelt", "details": None, "path": "/config.toml"}
+
+
+@asynccontextmanager
+async def runtime_over(servers: Servers, folder: Path) -> AsyncIterator[CodexRuntime]:
+    runtime: Any = CodexRuntime({"CODEX_PATH": "/nowhere/codex", "CODEX_HOME": str(folder)})
+    with anyio.fail_after(10):
+        async with runtime:
+            runtime._servers = servers
+            runtime._account = Account(servers)  # type: ignore[arg-type]
+            yield runtime
+
+
+async def notices(session: CodexSession) -> list[str]:
+    """The titles of the notices that a session has to tell, which is closed then."""
+    events = session.events()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(session.close)
+        told = [event.update async for event in events if isinstance(event, Update)]
+    return [update["title"] for update in told if update["sessionUpdate"] == "notice"]
+
+
 async def test_the_first_session_hears_what_was_said_before_it(tmp_path: Path) -> None:
-    env = {"CODEX_PATH": "/nowhere/codex", "CODEX_HOME": str(tmp_path)}
-    async with CodexRuntime(env) as runtime:
-        runtime._servers.notified("configWarning", {"summary": "A word is misspelt", "details": None})
-        sessions = [runtime._session(str(uuid4()), SessionSetup("/")) for _ in range(2)]
-        first, second = (session.events() for session in sessions)
-        notice = (await anext(first)).update
-        assert (notice["sessionUpdate"], notice["title"]) == ("notice", "A word is misspelt")
-        for session in sessions:
-            await session.close()
-        assert [event async for event in first] == []
-        assert [event async for event in second] == []
+    servers = Servers()
+    ids = [str(uuid4()) for _ in range(3)]
+    servers.server.outcomes["thread/resume"] = [loaded(session_id) for session_id in ids]
+    servers.server.outcomes["thread/read"] = [loaded(ids[0])]
+    async with runtime_over(servers, tmp_path) as runtime:
+        runtime._heard("configWarning", WARNING)
+        # One that is only read tells nobody.
+        assert await runtime.message_ids(ids[0]) == set()
+        first, second = [await runtime.resume(session_id, SessionSetup("/")) for session_id in ids[1:]]
+        assert await notices(first) == ["A word is misspelt"]
+        assert await notices(second) == []
+
+
+async def test_a_session_hears_what_was_said_while_it_was_opened(tmp_path: Path) -> None:
+    servers = Servers()
+    session_id = str(uuid4())
+    late = Late(loaded(session_id))
+    servers.server.outcomes["thread/resume"] = [late]
+    opened: list[CodexSession] = []
+    async with runtime_over(servers, tmp_path) as runtime:
+
+        async def resume() -> None:
+            opened.append(await runtime.resume(session_id, SessionSetup("/")))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(resume)
+            await servers.server.until("thread/resume")
+            runtime._heard("configWarning", WARNING)
+            late.wanted.set()
+        assert await notices(opened[0]) == ["A word is misspelt"]
+
+
+async def test_a_warning_without_details_is_named_without_them(tmp_path: Path) -> None:
+    servers = Servers()
+    servers.server.outcomes["account/read"] = [{"account": None, "requiresOpenaiAuth": True}] * 2
+    async with runtime_over(servers, tmp_path) as runtime:
+        runtime._heard("configWarning", WARNING)
+        with pytest.raises(AuthRequired) as refused:
+            await runtime.new(SessionSetup("/"))
+        assert str(refused.value) == "Not signed in to Codex. A word is misspelt"

@@ -31,6 +31,7 @@ from sayagain_codex.rollouts import irregular
 from sayagain_codex.server import Servers
 from sayagain_codex.session import CodexSession
 from sayagain_codex.threads import is_thread_id, thread_fault
+from sayagain_codex.warnings import Warnings
 
 __all__ = ["CodexRuntime"]
 
@@ -43,8 +44,6 @@ LOGIN_PATIENCE: Final = 600.0
 """Seconds for the user to sign in with a browser."""
 
 Params = Mapping[str, Any]
-
-_WARNINGS: Final = frozenset({"configWarning", "deprecationNotice"})
 
 
 class CodexRuntime:
@@ -60,8 +59,7 @@ class CodexRuntime:
         self._sessions: WeakValueDictionary[str, CodexSession] = WeakValueDictionary()
         self._api_key: str | None = None
         self._logins: dict[str, _Login] = {}
-        # What Codex has to say of its configuration it says before there is a session.
-        self._unheard: list[tuple[str, Params]] = []
+        self._warnings = Warnings()
         self._account: Account
         self._patience: Patience
         self._servers: Servers
@@ -98,8 +96,7 @@ class CodexRuntime:
             await server.request("account/login/start", {"type": "apiKey", "apiKey": self._api_key})
 
     def _heard(self, method: str, params: Params) -> None:
-        if method in _WARNINGS and not self._sessions and (method, params) not in self._unheard:
-            self._unheard.append((method, params))
+        self._warnings.heard(method, params)
         if method == "account/updated":
             self._account.changed()
         elif method == "account/login/completed":
@@ -173,11 +170,9 @@ class CodexRuntime:
         try:
             return await self._account.require(await self._servers.get())
         except AuthRequired as error:
-            # A configuration that it cannot read Codex replaces by its defaults (measured): then the user's provider,
-            # which may need no account, is not in use.
-            for _, params in self._unheard:
-                if params.get("path"):
-                    raise AuthRequired(f"{error}. {params.get('summary')} {params.get('details')}") from None
+            # With Codex's defaults in its place the user's provider, which may need no account, is not in use.
+            if (unread := self._warnings.unread) is not None:
+                raise AuthRequired(f"{error}. {unread}".rstrip()) from None
             raise
 
     async def new(self, setup: SessionSetup) -> CodexSession:
@@ -202,6 +197,7 @@ class CodexRuntime:
 
         def take(result: Params) -> None:
             made.append(self._session(result["thread"]["id"], setup))
+            self._warnings.opening(made[0])
             made[0].adopt(server, result)
 
         body = {**params, **thread_params(setup)}
@@ -218,6 +214,7 @@ class CodexRuntime:
             for session in made:
                 await session.close()
             raise
+        self._warnings.tell(made[0])
         return made[0]
 
     async def resume(self, session_id: str, setup: SessionSetup) -> CodexSession:
@@ -225,11 +222,15 @@ class CodexRuntime:
         if not is_thread_id(session_id):
             raise SessionNotFound(session_id)
         _check_directory(setup)
-        return await self._resumed(session_id, setup)
+        session = await self._resumed(session_id, setup, opened=True)
+        self._warnings.tell(session)
+        return session
 
-    async def _resumed(self, session_id: str, setup: SessionSetup) -> CodexSession:
+    async def _resumed(self, session_id: str, setup: SessionSetup, *, opened: bool = False) -> CodexSession:
         await self._check_file(session_id)
         session = self._session(session_id, setup)
+        if opened:
+            self._warnings.opening(session)
         try:
             try:
                 await session.own(patience=FIRST_LOOK)
@@ -301,13 +302,12 @@ class CodexRuntime:
         await self._check_file(session_id)
         server = await self._servers.get()
         try:
-            answer = await server.request("thread/read", {"threadId": session_id})
+            answer: Mapping[str, Params] = await server.request("thread/read", {"threadId": session_id})
         except AppServerError as error:
             if isinstance(thread_fault(error, session_id), SessionNotFound):
                 return None
             raise
-        thread: Params = answer["thread"]
-        return thread
+        return answer["thread"]
 
     async def _check_file(self, session_id: str) -> None:
         found = await anyio.to_thread.run_sync(irregular, home(self._env), session_id)
@@ -383,9 +383,6 @@ class CodexRuntime:
             tasks=self._tasks,
         )
         self._sessions[session_id] = session
-        for method, params in self._unheard:
-            session.announced(method, params)
-        self._unheard.clear()
         return session
 
 

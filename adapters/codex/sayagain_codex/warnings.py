@@ -1,0 +1,48 @@
+"""What Codex has to say of its configuration: it says so before there is a session, and once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from weakref import WeakSet
+
+from sayagain.protocol.loose import as_text
+from sayagain_codex.session import CodexSession
+
+__all__ = ["Warnings"]
+
+Params = Mapping[str, Any]
+
+_METHODS: Final = frozenset({"configWarning", "deprecationNotice"})
+
+
+class Warnings:
+    """Kept for the next session that a client opens. One that is only read has nobody to tell them to."""
+
+    def __init__(self) -> None:
+        self._opened: WeakSet[CodexSession] = WeakSet()
+        self._unheard: list[tuple[str, Params]] = []
+
+    def heard(self, method: str, params: Params) -> None:
+        """A notification that belongs to no thread: sessions whose thread is loaded hear it by themselves."""
+        loaded = any(session.loaded for session in self._opened)
+        if method in _METHODS and not loaded and (method, params) not in self._unheard:
+            self._unheard.append((method, params))
+
+    def opening(self, session: CodexSession) -> None:
+        """A client opens this session; :meth:`tell` follows when it is open."""
+        self._opened.add(session)
+
+    def tell(self, session: CodexSession) -> None:
+        """Tell it what nobody has heard."""
+        for method, params in self._unheard:
+            session.announced(method, params)
+        self._unheard.clear()
+
+    @property
+    def unread(self) -> str | None:
+        """What Codex says of a configuration that it could not read, and replaced by its defaults (measured)."""
+        for _, params in self._unheard:
+            if params.get("path"):
+                return " ".join(filter(None, (as_text(params.get("summary")), as_text(params.get("details")))))
+        return None
