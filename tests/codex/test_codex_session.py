@@ -620,6 +620,22 @@ async def test_a_load_is_asked_for_once(tmp_path: Path) -> None:
         assert scene.server.count("thread/resume") == 2
 
 
+async def test_a_resume_tells_the_commands_once(tmp_path: Path) -> None:
+    servers = Servers()
+    session_id = str(uuid4())
+    servers.server.outcomes["thread/resume"] = [loaded(session_id)]
+    async with runtime_over(servers, tmp_path) as runtime:
+        session = await runtime.resume(session_id, SessionSetup("/"))
+        (kept,) = [entry for entry in session.snapshot() if entry["sessionUpdate"] == "available_commands_update"]
+        assert kept["availableCommands"]
+        events = session.events()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(session.close)
+            told = [event async for event in events]
+        assert not [event for event in told if isinstance(event, Update)]
+        assert [event.state for event in told if isinstance(event, Foreground)] == ["idle"]
+
+
 WARNING = {"summary": "A word is misspelt", "details": None, "path": "/config.toml"}
 
 

@@ -37,6 +37,7 @@ class Offers:
         self._options = Options()
         self._changed = anyio.Event()
         self._models = anyio.Event()
+        self._skills = anyio.Event()
         self._commands: Sequence[Params] = ()
         self.skills = Skills()
 
@@ -68,10 +69,12 @@ class Offers:
         except RuntimeFault as error:
             logger.warning("Codex did not say what it offers: %s", error)
 
-    async def described(self) -> None:
+    async def described(self, *, commands: bool = False) -> None:
         """Wait shortly for the models, so that the options are whole in the answer that opens the session."""
         with anyio.move_on_after(OFFER_PATIENCE):
             await self._models.wait()
+            if commands:
+                await self._skills.wait()
 
     async def list_skills(self, server: AppServer, cwd: str) -> None:
         """Ask for the skills, and tell the commands when they changed."""
@@ -84,6 +87,7 @@ class Offers:
         if commands != self._commands:
             self._commands = commands
             self._outbox.update({"sessionUpdate": "available_commands_update", "availableCommands": commands})
+        self._skills.set()
 
     async def choose(self, server: AppServer, config_id: str, value: str | bool) -> None:
         """Set an option, and wait until Codex has told it; raises :class:`~sayagain.errors.InvalidParams`."""

@@ -33,9 +33,21 @@ class Outbox:
         self._watched = True
         async with self._receive:
             async for event in self._receive:
-                if isinstance(event, Update) and event.session_id == self._session_id:
-                    self._latest.remember(event.update)
+                self._keeps(event)
                 yield event
+
+    def settle(self) -> None:
+        """Before anybody watches: what the snapshot tells is not told a second time."""
+        waiting: list[RuntimeEvent] = []
+        with suppress(anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
+            while True:
+                waiting.append(self._receive.receive_nowait())
+        self.emit_all(event for event in waiting if not self._keeps(event))
+
+    def _keeps(self, event: RuntimeEvent) -> bool:
+        if not isinstance(event, Update) or event.session_id != self._session_id:
+            return False
+        return self._latest.remember(event.update)
 
     def emit(self, *events: RuntimeEvent) -> None:
         """Send events; after :meth:`close` they are dropped."""

@@ -234,7 +234,8 @@ class CodexRuntime:
         try:
             try:
                 await session.own(patience=FIRST_LOOK)
-                await session.described()
+                if opened:
+                    await session.resumed()
             except SessionInUse:
                 await session.look()
         except BaseException:
@@ -328,10 +329,8 @@ class CodexRuntime:
                     yield entry
 
     async def message_ids(self, session_id: str) -> Set[str]:
-        """The ids alone; those of local commands as long as the session is active (KEY-9).
-
-        Who does not hold the session here and now, as at its end, gets no ids that were read beside another owner.
-        """
+        """The ids alone; those of local commands as long as the session is active (KEY-9). Never read beside an owner
+        by one who does not hold the session, as at its end."""
         session = self._active(session_id)
         try:
             async with self._reading(session_id, whole=True) as (server, _):

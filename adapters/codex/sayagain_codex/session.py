@@ -173,6 +173,11 @@ class CodexSession:
         """Wait shortly for what the answer that opens the session should have."""
         await self._offers.described()
 
+    async def resumed(self) -> None:
+        """Wait shortly for what a resume ends with: it tells the snapshot, and that once."""
+        await self._offers.described(commands=True)
+        self._outbox.settle()
+
     async def look(self) -> None:
         """Somebody else has the thread: what can be told of it without loading it."""
         await self._host.look()
