@@ -48,6 +48,8 @@ def prompt_params(session_id: str, content: str, key: str | None = None) -> dict
 class Wire:
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
+        # The reader answers what the agent asks while a test writes.
+        self._writing = anyio.Lock()
         self._last_id = 0
         self._answers: dict[Any, dict[str, Any]] = {}
         self._changed = anyio.Event()
@@ -61,7 +63,8 @@ class Wire:
     # Out.
 
     async def raw(self, data: bytes) -> None:
-        await self._pipe.send(data)
+        async with self._writing:
+            await self._pipe.send(data)
 
     async def post(self, *messages: Mapping[str, Any]) -> None:
         """Several messages in one write."""
