@@ -346,7 +346,10 @@ class _Judge:
             told = {name: self._replayed(name) for name in group}
             for name in group[1:]:
                 if told[name] != told[group[0]]:
-                    yield "I7", f"{name} and {group[0]} replay the same bytes differently"
+                    yield (
+                        "I7",
+                        f"{name} and {group[0]} replay the same bytes differently: {_apart(told, name, group[0])}",
+                    )
 
     def _replayed(self, name: tuple[str, Any]) -> list[Any]:
         request = next(request for request in self.requests if request.name == name)
@@ -397,6 +400,14 @@ def _kind(item: Mapping[str, Any]) -> str | None:
     if item.get("method") != "session/update":
         return None
     return str(item["params"]["update"]["sessionUpdate"])
+
+
+def _apart(told: Mapping[Any, list[Any]], one: Any, other: Any) -> str:
+    """Where two replays part: what each of them tells there."""
+    position = next((n for n, (a, b) in enumerate(zip(told[one], told[other], strict=False)) if a != b), None)
+    if position is None:
+        position = min(len(told[one]), len(told[other]))
+    return f"update {position} is {told[one][position : position + 1]}, or {told[other][position : position + 1]}"
 
 
 def _root(session_id: str) -> str:
