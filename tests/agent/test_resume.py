@@ -422,8 +422,9 @@ async def test_what_waited_for_the_marker_and_is_the_state_is_told_once(
 ) -> None:
     session_id = await world.stored(client, "x")
     fake = world.runtime.sessions[session_id]
+    command = {"type": "command", "description": "Does it"}
     commands = [
-        {"sessionUpdate": "available_commands_update", "availableCommands": [{"name": name, "description": ""}]}
+        {"sessionUpdate": "available_commands_update", "availableCommands": [{**command, "name": name}]}
         for name in ("old", "new")
     ]
     monkeypatch.setattr(fake, "snapshot", lambda: [commands[1]])
