@@ -98,7 +98,7 @@ class _Run:
                     await self._attach(agent, replay=phase.replay)
                 except WireError:
                     # Its runtime was struck meanwhile: the client comes again.
-                    if phase.armed is None or not self.place.struck():
+                    if not (self.place.struck() or any("runtime" in name for name in self.result.strikes)):
                         raise
                     raise _Ended from None
                 attached.set()
