@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sqlite3
 import stat
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,8 @@ from sayagain.client.outbox import start_of_today
 from sayagain.client.outbox_file import OutboxFile
 
 CONTENT = [{"type": "text", "text": "a lone \ud83d surrogate, and ключ"}]
+
+OPEN = Path(__file__).parent / "programs" / "open.py"
 
 HOLDER = """
 import sys, anyio
@@ -168,19 +169,8 @@ class TestOwners:
             assert await outbox.moved_to("s") == "t"
 
 
-def open_in_step(folder: Path, rounds: int, barrier: Any, errors: Any) -> None:
-    """One of several processes that open the same new outboxes, each at the same moment."""
-
-    async def run() -> None:
-        for number in range(rounds):
-            barrier.wait(60)
-            try:
-                async with Outbox(folder / f"{number}.db") as outbox:
-                    await outbox.add("s", "/", f"{os.getpid()}", CONTENT)
-            except OutboxError as error:
-                errors.put(repr(error.__cause__ or error))
-
-    anyio.run(run)
+def _opener() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, str(OPEN)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 class TestNewFiles:
@@ -188,17 +178,18 @@ class TestNewFiles:
 
     @pytest.mark.parametrize("processes", [2, 4])
     def test_they_make_it_together(self, tmp_path: Path, processes: int) -> None:
-        rounds = 100
-        start = multiprocessing.get_context("spawn")
-        barrier, errors = start.Barrier(processes), start.Queue()
-        arguments = (tmp_path, rounds, barrier, errors)
-        others = [start.Process(target=open_in_step, args=arguments) for _ in range(processes)]
-        for other in others:
-            other.start()
-        for other in others:
-            other.join(100)
-        assert [other.exitcode for other in others] == [0] * processes
-        assert errors.empty(), errors.get()
+        with ExitStack() as stack:
+            openers = [stack.enter_context(_opener()) for _ in range(processes)]
+            for number in range(100):
+                for opener in openers:
+                    assert opener.stdin is not None
+                    opener.stdin.write(f"{tmp_path / str(number)}.db\n".encode())
+                    opener.stdin.flush()
+                told = [opener.stdout.readline() for opener in openers if opener.stdout is not None]
+                assert told == [b"opened\n"] * processes
+            for opener in openers:
+                opener.communicate(timeout=60)
+                assert opener.returncode == 0
 
     def test_another_process_makes_it_between_two_looks(
         self, outbox_path: Path, monkeypatch: pytest.MonkeyPatch
