@@ -87,8 +87,11 @@ class Entity:
         self.chunks.append(chunk)
         self.size += len(chunk["data"])
         if self.size > OUTPUT:
-            while self.size > OUTPUT // 2 and len(self.chunks) > 1:
-                self.size -= len(self.chunks.pop(0)["data"])
+            gone = 0
+            while self.size > OUTPUT // 2 and gone < len(self.chunks) - 1:
+                self.size -= len(self.chunks[gone]["data"])
+                gone += 1
+            del self.chunks[:gone]
 
     def updates(self) -> Iterator[Mapping[str, Any]]:
         """The upsert that carries all of it."""
