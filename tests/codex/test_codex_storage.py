@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+import support_disk
 from sayagain.processes.room import NotStored
 from sayagain.testing.responses_api import ResponsesService
 from sayagain.testing.responses_script import Hold, Script, Step, Text
@@ -25,29 +25,8 @@ BLOCK = 4096
 @pytest.fixture
 def disk(folder: Path) -> Iterator[Path]:
     """A file system of its own for what Codex stores."""
-    disk = folder / "codex"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "none", str(disk)]
-    try:
-        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    except OSError:
-        mounted = False
-    if not mounted:
-        pytest.skip("mounting is not allowed")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        for size in (BLOCK, 1):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                pass
-    return filler
+    with support_disk.small_disk(folder / "codex", "24m") as disk:
+        yield disk
 
 
 async def is_refused(agent: AgentProcess, session_id: str, content: str, why: str) -> None:
@@ -69,7 +48,7 @@ class TestFullDisk:
         session_id = await agent.wire.new(cwd)
         first = await agent.wire.prompt(session_id, "First", key="1")
         await agent.wire.idle(session_id)
-        filler = fill(disk)
+        filler = support_disk.fill(disk)
         os.truncate(filler, filler.stat().st_size - left * BLOCK)
         work = "Work to do " + "x" * 20_000
         await is_refused(agent, session_id, work, "ENOSPC")
@@ -89,7 +68,7 @@ class TestFullDisk:
         session_id = await agent.wire.new(cwd)
         first = await agent.wire.prompt(session_id, "First", key="1")
         await service.held("model")
-        filler = fill(disk)
+        filler = support_disk.fill(disk)
         service.release("model")
         await agent.wire.idle(session_id)
         await is_refused(agent, session_id, "Second", "ENOSPC")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import support_disk
 from sayagain.testing.messages_api import MessagesService
 from sayagain.testing.messages_script import Hold, Script, Step, Text, ToolUse
 from support_claude import AgentProcess, agent_process
@@ -39,29 +39,8 @@ def script(side_effect: Path) -> Script:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """The config folder on a file system of one megabyte."""
-    folder = tmp_path / "config"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
-    try:
-        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    except OSError:
-        mounted = False
-    if not mounted:
-        pytest.skip("mounting is not allowed")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(folder: Path) -> Path:
-    filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file:
-        for size in (4096, 1):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                pass
-    return filler
+    with support_disk.small_disk(tmp_path / "config", "1m") as disk:
+        yield disk
 
 
 async def refused_as_not_stored(agent: AgentProcess, session_id: str, work: str, why: str) -> None:
@@ -101,7 +80,7 @@ class TestFullDisk:
             session_id = await agent.wire.new(cwd)
             await agent.wire.prompt(session_id, "First.", key="first")
             await agent.wire.idle(session_id)
-            filler = fill(small_disk)
+            filler = support_disk.fill(small_disk)
             work = "Work " + "x" * 20_000  # more than the slack of the transcript's last page
             if found_out == "by the missing row":
                 # Something is left, but too little for the row.
