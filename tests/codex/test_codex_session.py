@@ -573,15 +573,21 @@ async def test_another_writer_is_waited_for_shortly(tmp_path: Path) -> None:
             await scene.session.own(patience=0)
 
 
+async def load_given_up(scene: Scene) -> Late:
+    """A load that nobody waits for any more; its answer comes when the test wants it."""
+    scene.session.died("Codex ended")
+    late = Late(loaded(scene.session.session_id))
+    scene.server.outcomes["thread/resume"] = [late]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(scene.session.own)
+        await scene.server.until("thread/resume", 2)
+        tasks.cancel_scope.cancel()
+    return late
+
+
 async def test_a_load_that_nobody_waits_for_any_more_is_undone(tmp_path: Path) -> None:
     async with playing(tmp_path) as scene:
-        scene.session.died("Codex ended")
-        late = Late(loaded(scene.session.session_id))
-        scene.server.outcomes["thread/resume"] = [late]
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(scene.session.own)
-            await scene.server.until("thread/resume", 2)
-            tasks.cancel_scope.cancel()
+        late = await load_given_up(scene)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(scene.session.close)
             await anyio.wait_all_tasks_blocked()
@@ -591,13 +597,7 @@ async def test_a_load_that_nobody_waits_for_any_more_is_undone(tmp_path: Path) -
 
 async def test_a_load_that_is_answered_after_the_end_is_undone(tmp_path: Path) -> None:
     async with playing(tmp_path) as scene:
-        scene.session.died("Codex ended")
-        late = Late(loaded(scene.session.session_id))
-        scene.server.outcomes["thread/resume"] = [late]
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(scene.session.own)
-            await scene.server.until("thread/resume", 2)
-            tasks.cancel_scope.cancel()
+        late = await load_given_up(scene)
         await scene.session.close()
         assert scene.server.count("thread/unsubscribe") == 0
         late.wanted.set()
@@ -606,13 +606,7 @@ async def test_a_load_that_is_answered_after_the_end_is_undone(tmp_path: Path) -
 
 async def test_a_load_is_asked_for_once(tmp_path: Path) -> None:
     async with playing(tmp_path) as scene:
-        scene.session.died("Codex ended")
-        late = Late(loaded(scene.session.session_id))
-        scene.server.outcomes["thread/resume"] = [late]
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(scene.session.own)
-            await scene.server.until("thread/resume", 2)
-            tasks.cancel_scope.cancel()
+        late = await load_given_up(scene)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(scene.session.own)
             await anyio.wait_all_tasks_blocked()
