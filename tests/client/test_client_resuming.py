@@ -15,6 +15,7 @@ from sayagain.client import (
     Moved,
     OutboxError,
     Outcome,
+    OutcomeUnknown,
     PromptKept,
     Reconnected,
     Replay,
@@ -200,6 +201,120 @@ async def test_one_look_after_trouble_proves_nothing(outbox_path: Path, monkeypa
                 assert event == Reconnected("s")
                 break
     assert waited == ["s"]
+
+
+class TestSessionsThatGoOnElsewhere:
+    """Another client that shares the outbox was quicker to make a session for their prompts."""
+
+    async def test_the_history_of_the_other_is_told(self, outbox_path: Path) -> None:
+        """Being active under the old id says nothing of the new one: an empty replay would be taken for its history."""
+        place = Place()
+        with anyio.fail_after(20):
+            async with with_retries(place.open, QUICK, outbox=outbox_path) as client:
+                other = await client.new_session("/")
+                await other.prompt("one")
+                session = await client.new_session("/")
+                await client.outbox.move(session.session_id, other.session_id)
+                await other.close()
+                await client.request("session/delete", {"sessionId": session.session_id})
+                assert session.attached is not None
+                found, replay = await client.resume(session.session_id, "/", replay=True)
+                assert (found, session.session_id) == (session, other.session_id)
+                assert replay is not None
+                assert [update["sessionUpdate"] for update in replay.history][:1] == ["user_message"]
+                await session.prompt("two")
+                assert place.fake(session).session_id == other.session_id
+
+    async def test_one_that_the_application_has_twice_ends(self, outbox_path: Path) -> None:
+        """Who holds the session of the old id hears where its prompts are, and does not wait for ever."""
+        place = Place()
+        with anyio.fail_after(20):
+            async with with_retries(place.open, QUICK, outbox=outbox_path) as client:
+                other, session = await client.new_session("/"), await client.new_session("/")
+                await client.outbox.move(session.session_id, other.session_id)
+                await client.request("session/delete", {"sessionId": session.session_id})
+                assert (await client.resume(session.session_id, "/"))[0] is other
+                with pytest.raises(PromptKept, match=f"its prompts are in session {other.session_id}"):
+                    await session.prompt("one")
+                session.pending_events()
+                with pytest.raises(ResumeFailed) as caught:
+                    await anext(session)
+                assert caught.value.code == -32002
+                await other.prompt("two")
+
+    async def test_circles_end(self, outbox_path: Path) -> None:
+        """An agent that uses its ids twice can make the outbox point back."""
+        place = Place()
+        with anyio.fail_after(20):
+            async with with_retries(place.open, QUICK, outbox=outbox_path) as client:
+                for session_id in ("one", "two"):
+                    await client.outbox.opened(session_id, "/")
+                await client.outbox.move("one", "two")
+                await client.outbox.add("two", "/", new_key(), [{"type": "text", "text": "x"}])
+                await client.outbox.move("two", "one")
+                with anyio.fail_after(10), pytest.raises(ResumeFailed) as caught:
+                    await client.resume("one", "/", replay=True)
+                assert caught.value.code == -32002
+                assert len(await client.outbox.prompts()) == 1
+
+
+async def test_a_closed_session_is_not_resumed_again() -> None:
+    """It was closed while the agent was asked again and again to resume it on a new connection."""
+    refused, closed = anyio.Event(), anyio.Event()
+    asked_after: list[str] = []
+
+    def answer(asked: dict[str, Any]) -> list[Mapping[str, Any] | bytes | None]:
+        match asked["method"]:
+            case "_die":
+                return [None]
+            case "session/resume":
+                if closed.is_set():
+                    asked_after.append(asked["method"])
+                refused.set()
+                return [{"id": asked["id"], "error": {"code": -32603, "message": "not yet"}}]
+            case "session/close":
+                closed.set()
+        return [{"id": asked["id"], "result": {"protocolVersion": 2, "sessionId": "s"}}] if "id" in asked else []
+
+    agent = Scripted(answer)
+    paused = anyio.Event()
+
+    class Watched(Retries):
+        def pause(self, failures: int) -> float:
+            if refused.is_set():
+                paused.set()
+            return 0.01
+
+    with anyio.fail_after(20):
+        async with with_retries(agent.open, Watched(attempts=1000)) as client:
+            session = await client.new_session("/")
+            with pytest.raises(OutcomeUnknown):
+                await client.request("_die", {})
+            await paused.wait()
+            await session.close()
+            # Whoever resumes the session waits for the one who does it now.
+            async with session.resuming:
+                pass
+            assert not asked_after
+
+
+async def test_failed_resumes_leave_nothing_unread() -> None:
+    """Nobody can read the stream of a session that the application never got: it does not count as unread."""
+    updates = [{"sessionUpdate": "agent_message", "messageId": "m", "content": []}] * 3
+
+    def answer(asked: dict[str, Any]) -> list[Mapping[str, Any] | bytes | None]:
+        if asked["method"] == "initialize":
+            return [{"id": asked["id"], "result": {"protocolVersion": 2}}]
+        told = [{"method": "session/update", "params": {"sessionId": "s", "update": update}} for update in updates]
+        return [*told, {"id": asked["id"], "error": {"code": -32602, "message": "no"}}]
+
+    agent = Scripted(answer)
+    with anyio.fail_after(20):
+        async with connect(agent.open, max_unread=2000) as client:
+            for _ in range(20):
+                with pytest.raises(ResumeFailed) as caught:
+                    await client.resume("s", "/", replay=True)
+                assert caught.value.code == -32602
 
 
 def _manual(runtime: FakeRuntime) -> None:

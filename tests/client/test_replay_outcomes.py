@@ -12,6 +12,7 @@ import pytest
 from client.places import Place, Scripted, kinds
 from sayagain.client import (
     Client,
+    GaveUp,
     HistoryStore,
     Outcome,
     Replay,
@@ -183,6 +184,17 @@ class TestOverTheWire:
                 _, replay = await client.resume("s", "/", replay=True)
         assert replay is not None
         assert (replay.outcome, replay.history) == (Outcome.UNCERTIFIED, (message("a"),))
+
+    async def test_what_came_is_told_when_the_agent_is_given_up(self) -> None:
+        """Attempts that reached no agent have brought nothing, and take nothing away."""
+        agent = Scripted(_resuming(marked=False))
+        with anyio.fail_after(20):
+            async with with_retries(agent.open, Retries(attempts=3, first=0.001)) as client:
+                with pytest.raises(ResumeFailed) as caught:
+                    await client.resume("s", "/", replay=True)
+        assert isinstance(caught.value.cause, GaveUp)
+        assert caught.value.replay is not None
+        assert (caught.value.replay.outcome, caught.value.replay.history) == (Outcome.TRUNCATED, (message("a"),))
 
     async def test_a_replay_that_failed_for_now_is_told_once(self) -> None:
         """The stream and the value are of the attempt that succeeded."""

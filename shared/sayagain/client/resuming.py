@@ -1,10 +1,16 @@
-"""Making sessions active: when the application asks for one, and each that it has on every new connection."""
+"""Making sessions active: when the application asks for one, and each that it has on every new connection.
+
+Both are one loop over connections: ask, and do what may help against a refusal before asking again. They differ in
+which connections they ask on, in what they take for final, and in who hears the end.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 
@@ -16,7 +22,6 @@ from sayagain.client.link import Link, LinkLost
 from sayagain.client.moving import find_home
 from sayagain.client.prompts import Fate, fate_of
 from sayagain.client.replay import Replay, ReplayTracker, empty_replay, failed_replay
-from sayagain.client.retries import Retries
 from sayagain.client.session import Session
 from sayagain.connection import PeerError
 from sayagain.fault_points import Point
@@ -28,7 +33,13 @@ __all__ = ["Elsewhere", "Resuming"]
 
 logger = logging.getLogger(__name__)
 
-_KEPT: Final = "its prompts are kept"
+_Links: TypeAlias = Callable[[], Awaitable[Link | None]]
+"""The connection to ask on next; ``None`` when nobody wants the session there any more."""
+
+_MAY_PASS: Final = frozenset({Fate.AGAIN})
+
+_MAY_PASS_UNASKED: Final = _MAY_PASS | {Fate.WITHDRAWN}
+"""Nobody here takes back a resume. The application may ask again; for what it did not ask for, nobody else would."""
 
 
 class Elsewhere(Exception):
@@ -36,6 +47,71 @@ class Elsewhere(Exception):
 
     def __init__(self, session_id: str) -> None:
         super().__init__(f"its prompts are in session {session_id}")
+
+
+class _Remedy(Enum):
+    """What may help against a refusal."""
+
+    NONE = "none"
+
+    PAUSE = "pause"
+    """The trouble may pass."""
+
+    LOOK_AGAIN = "look again"
+    """The agent does not know the session. The agent of a killed client lives a moment longer and could still store
+    its first prompt: one look during that proves nothing."""
+
+    MOVE = "move"
+    """The agent does not know the session, and nobody can store it any more."""
+
+
+class _Attempts:
+    """What came of asking for one session. No I/O.
+
+    | the refusal           | its remedy                        |
+    |-|-|
+    | unknown session       | look again; the second time, move |
+    | one that may pass     | pause, ``limit`` refusals in all  |
+    | any other             | none                              |
+    """
+
+    def __init__(self, session: Session, may_pass: frozenset[Fate], *, replaying: bool = False) -> None:
+        self.session = session
+        self.replaying = replaying
+        self.looks = 0
+        self.refusals = 0
+        self.unknown = set[str]()
+        """Ids that the agent does not know, for certain."""
+        self.replay = failed_replay(self.tracker(), None)
+        """What a replay has brought so far; ``None`` when none was asked for."""
+        self._may_pass = may_pass
+
+    def tracker(self) -> ReplayTracker | None:
+        """For the next attempt."""
+        return ReplayTracker(self.session.session_id) if self.replaying else None
+
+    def remedy(self, refusal: PeerError, limit: int) -> _Remedy:
+        """The agent has refused once more."""
+        fate = fate_of(refusal)
+        if fate is Fate.RESUME:
+            self.looks += 1
+            if self.looks == 1:
+                return _Remedy.LOOK_AGAIN
+            self.unknown.add(self.session.session_id)
+            return _Remedy.MOVE
+        self.refusals += 1
+        return _Remedy.PAUSE if fate in self._may_pass and self.refusals < limit else _Remedy.NONE
+
+    def moved(self) -> None:
+        """The session has a new id: nothing that came under the old one says anything of it."""
+        self.looks = self.refusals = 0
+        self.replay = failed_replay(self.tracker(), None)
+
+    def failed(self, cause: Exception, note: str = "") -> ResumeFailed:
+        """There will be no further attempt."""
+        failed = ResumeFailed(self.session.session_id, cause, self.replay, note)
+        failed.__cause__ = cause
+        return failed
 
 
 class Resuming:
@@ -56,146 +132,130 @@ class Resuming:
             # Two markers on one session could not be told apart (spec of the marker, FAQ).
             async with session.resuming:
                 session.cwd, session.setup = cwd, setup
-                return await self._resume(session, replay=replay)
+                attempts = _Attempts(session, _MAY_PASS, replaying=replay)
+                await self._activate(attempts, self._client.linked)
+                return attempts.replay
         finally:
             session.askers -= 1
             if not session.known and not session.askers:
+                # The application never gets it: what came for it does not wait to be read.
+                session.pending_events()
                 self._client.forget(session)
-
-    async def _resume(self, session: Session, *, replay: bool) -> Replay | None:
-        looks, refusals = 0, 0
-        part: Replay | None = None
-        while True:
-            if not session.known:
-                # Nobody has read it yet: what a failed attempt brought would be told twice.
-                for event in session.pending_events():
-                    if not isinstance(event, Update):
-                        self._inbox.deliver(session, event)
-            tracker = session.tracker = ReplayTracker(session.session_id) if replay else None
-            try:
-                link = await self._client.linked()
-            except AgentFault as fault:
-                raise ResumeFailed(session.session_id, fault, failed_replay(tracker, part)) from fault
-            try:
-                answer = await self._ask_resume(session, link, replay=replay)
-            except LinkLost:
-                part = failed_replay(tracker, part)
-                if self._client.retries is None:
-                    lost = await self._client.lost()
-                    raise ResumeFailed(session.session_id, lost, part) from lost
-            except PeerError as error:
-                part = failed_replay(tracker, part)
-                if self._client.retries is None:
-                    raise ResumeFailed(session.session_id, error, part) from error
-                if error.code != -32002:
-                    refusals += 1
-                    if fate_of(error) is not Fate.AGAIN or refusals >= self._client.retries.attempts:
-                        raise ResumeFailed(session.session_id, error, part) from error
-                    # It was answered: no marker of it can come among those of the next one.
-                    await anyio.sleep(self._client.retries.pause(refusals))
-                    continue
-                looks += 1
-                try:
-                    if looks == 1:
-                        await self._outlive(session)
-                        continue
-                    moved = await self._move(session, link)
-                except LinkLost:
-                    continue
-                except OutboxError as unusable:
-                    raise ResumeFailed(session.session_id, unusable, part, _KEPT) from unusable
-                if not moved:
-                    raise ResumeFailed(session.session_id, error, part) from error
-                if session.attached is link:
-                    return None if tracker is None else empty_replay(session.session_id)
-                looks, part = 0, None
-            else:
-                self._client.activate(session, link, answer)
-                return None if tracker is None else tracker.finish(succeeded=True)
-            finally:
-                session.tracker = None
-
-    async def _ask_resume(self, session: Session, link: Link, *, replay: bool) -> Mapping[str, Any]:
-        params = {**session.setup, "sessionId": session.session_id, "cwd": session.cwd}
-        if replay:
-            params["replayFrom"] = {"type": "start"}
-        return await link.call("session/resume", params, streams=True)
 
     async def attach(self, session: Session, link: Link) -> None:
         """Resume a session that the application has, on a new connection; errors end in ``session.broken``."""
-        async with session.resuming:
-            if session.attached is link or not self._inbox.has(session):
-                return
-            retries = self._client.retries or Retries()
-            looks, refusals = 0, 0
-            while link.is_open:
-                try:
-                    answer = await self._ask_resume(session, link, replay=False)
-                    self._client.activate(session, link, answer)
-                    self._inbox.deliver(session, Reconnected(session.session_id))
-                    return
-                except LinkLost:
-                    return
-                except PeerError as error:
-                    if error.code != -32002:
-                        refusals += 1
-                        if fate_of(error) in (Fate.NEVER, Fate.USER) or refusals >= retries.attempts:
-                            self._break(session, error)
-                            return
-                        await anyio.sleep(retries.pause(refusals))
-                        continue
-                    looks += 1
-                    try:
-                        if looks == 1:
-                            await self._outlive(session)
-                            continue
-                        moved = await self._move(session, link)
-                    except LinkLost:
-                        return
-                    except OutboxError as unusable:
-                        self._break(session, unusable, _KEPT)
-                        return
-                    except Elsewhere as elsewhere:
-                        self._break(session, error, str(elsewhere))
-                        return
-                    if not moved:
-                        self._break(session, error)
-                        return
-                    if session.attached is link:
-                        return
-                    looks, refusals = 0, 0
 
-    def _break(self, session: Session, cause: Exception, note: str = "") -> None:
-        session.broken = ResumeFailed(session.session_id, cause, None, note)
-        session.broken.__cause__ = cause
-        session.change()
-        self._client.change()
+        async def this_one() -> Link | None:
+            # The next connection is another call's; and the application may close the session meanwhile.
+            return link if link.is_open and self._inbox.has(session) else None
+
+        async with session.resuming:
+            if session.attached is link:
+                return
+            try:
+                if await self._activate(_Attempts(session, _MAY_PASS_UNASKED), this_one):
+                    self._inbox.deliver(session, Reconnected(session.session_id))
+            except ResumeFailed as failed:
+                self._break(session, failed)
+            except Elsewhere as elsewhere:
+                logger.info("session %s ends: %s", session.session_id, elsewhere)
+
+    async def _activate(self, attempts: _Attempts, links: _Links) -> bool:
+        """Ask until the session is active, or nobody wants it any more. True when it was resumed; false also when it is
+        active because it was made anew.
+
+        Raises :class:`~sayagain.client.errors.ResumeFailed` and :class:`Elsewhere`.
+        """
+        try:
+            while (link := await links()) is not None:
+                with suppress(LinkLost):
+                    try:
+                        await self._ask(attempts, link)
+                    except PeerError as refusal:
+                        if await self._remedy(attempts, link, refusal):
+                            return False
+                    else:
+                        return True
+        except (AgentFault, PeerError) as cause:
+            raise attempts.failed(cause) from cause
+        except OutboxError as cause:
+            raise attempts.failed(cause, "its prompts are kept") from cause
+        return False
+
+    async def _ask(self, attempts: _Attempts, link: Link) -> None:
+        session = attempts.session
+        if not session.known:
+            # Nobody has read it yet: what a failed attempt brought would be told twice.
+            for event in session.pending_events():
+                if not isinstance(event, Update):
+                    self._inbox.deliver(session, event)
+        params = {**session.setup, "sessionId": session.session_id, "cwd": session.cwd}
+        if attempts.replaying:
+            params["replayFrom"] = {"type": "start"}
+        tracker = session.tracker = attempts.tracker()
+        try:
+            answer = await link.call("session/resume", params, streams=True)
+        except (LinkLost, PeerError):
+            attempts.replay = failed_replay(tracker, attempts.replay)
+            raise
+        finally:
+            session.tracker = None
+        attempts.replay = None if tracker is None else tracker.finish(succeeded=True)
+        self._client.activate(session, link, answer)
+
+    async def _remedy(self, attempts: _Attempts, link: Link, refusal: PeerError) -> bool:
+        """Do what may help; true when that has made the session active. Raises the refusal when nothing helps."""
+        retries = self._client.retries
+        if retries is None:
+            raise refusal
+        match attempts.remedy(refusal, retries.attempts):
+            case _Remedy.NONE:
+                raise refusal
+            case _Remedy.PAUSE:
+                # It was answered: no marker of it can come among those of the next one.
+                await anyio.sleep(retries.pause(attempts.refusals))
+            case _Remedy.LOOK_AGAIN:
+                await self._outlive(attempts.session)
+                await anyio.sleep(retries.pause(2))
+            case _Remedy.MOVE:
+                return await self._move(attempts, link, refusal)
+        return False
 
     async def _outlive(self, session: Session) -> None:
-        """Before a second look at a session that the agent does not know: who could still store its first prompt is
-        gone then. The agent of a killed client lives a moment longer, and a first look during that proves nothing.
-        """
+        """Who could still store the session's first prompt is gone then."""
         if await self._client.outbox.unsettled(session.session_id):
             await self._client.outbox.take(session.session_id, patience=self._patience)
-        await anyio.sleep((self._client.retries or Retries()).pause(2))
 
-    async def _move(self, session: Session, link: Link) -> bool:
+    async def _move(self, attempts: _Attempts, link: Link, refusal: PeerError) -> bool:
         """The agent does not know the session: go on in another one, if nothing was ever confirmed in it.
 
-        True when the session has a new id; it is still to be resumed if another client was quicker, else active. Raises
-        as :func:`~sayagain.client.moving.find_home` does, and :class:`Elsewhere`.
+        True when that is active; false when another client was quicker to make it, so that it is still to be resumed.
+        Raises as :func:`~sayagain.client.moving.find_home` does, :class:`Elsewhere`, and the refusal when there is no
+        other session.
         """
-        old = session.session_id
+        session, old = attempts.session, attempts.session.session_id
         home = await find_home(self._client.outbox, link, session)
-        if home is None:
-            return False
+        # An agent that uses an id twice can make the outbox point in circles.
+        if home is None or (home.answer is None and home.session_id in attempts.unknown):
+            raise refusal
         fault_points.passing(Point.CLIENT_MOVED)
         # Before anything else has changed: the outbox may fail.
         keys = [prompt.key for prompt in await self._client.outbox.prompts(home.session_id)]
         if not self._inbox.move(session, home.session_id):
-            raise Elsewhere(home.session_id)
+            elsewhere = Elsewhere(home.session_id)
+            # Nothing comes for it any more, and who has it shall not wait.
+            self._break(session, attempts.failed(refusal, str(elsewhere)))
+            raise elsewhere
         logger.info("session %s was never stored; %s has its %d prompts", old, home.session_id, len(keys))
         self._inbox.deliver(session, Moved(old, home.session_id, keys))
-        if home.answer is not None:
-            self._client.activate(session, link, home.answer)
+        attempts.moved()
+        if home.answer is None:
+            return False
+        attempts.replay = empty_replay(home.session_id) if attempts.replaying else None
+        self._client.activate(session, link, home.answer)
         return True
+
+    def _break(self, session: Session, failed: ResumeFailed) -> None:
+        session.broken = failed
+        session.change()
+        self._client.change()
