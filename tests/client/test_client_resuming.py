@@ -259,43 +259,38 @@ class TestSessionsThatGoOnElsewhere:
 
 
 async def test_a_closed_session_is_not_resumed_again() -> None:
-    """It was closed while the agent was asked again and again to resume it on a new connection."""
-    refused, closed = anyio.Event(), anyio.Event()
-    asked_after: list[str] = []
+    """The application closes it while the agent is asked to resume it on a new connection, and then refuses for now."""
+    resumes: list[int] = []
+    resuming = anyio.Event()
 
     def answer(asked: dict[str, Any]) -> list[Mapping[str, Any] | bytes | None]:
+        if "id" not in asked:
+            return []
+        good = {"id": asked["id"], "result": {"protocolVersion": 2, "sessionId": "s"}}
         match asked["method"]:
             case "_die":
                 return [None]
             case "session/resume":
-                if closed.is_set():
-                    asked_after.append(asked["method"])
-                refused.set()
-                return [{"id": asked["id"], "error": {"code": -32603, "message": "not yet"}}]
-            case "session/close":
-                closed.set()
-        return [{"id": asked["id"], "result": {"protocolVersion": 2, "sessionId": "s"}}] if "id" in asked else []
+                resumes.append(asked["id"])
+                resuming.set()
+                return []
+            case "_refuse":
+                return [{"id": resumes[0], "error": {"code": -32603, "message": "not yet"}}, good]
+            case _:
+                return [good]
 
     agent = Scripted(answer)
-    paused = anyio.Event()
-
-    class Watched(Retries):
-        def pause(self, failures: int) -> float:
-            if refused.is_set():
-                paused.set()
-            return 0.01
-
     with anyio.fail_after(20):
-        async with with_retries(agent.open, Watched(attempts=1000)) as client:
+        async with with_retries(agent.open, QUICK) as client:
             session = await client.new_session("/")
             with pytest.raises(OutcomeUnknown):
                 await client.request("_die", {})
-            await paused.wait()
+            await resuming.wait()
             await session.close()
-            # Whoever resumes the session waits for the one who does it now.
+            await client.request("_refuse", {})
+            # Whoever would resume the session waits for the one who does it now.
             async with session.resuming:
-                pass
-            assert not asked_after
+                assert len(resumes) == 1
 
 
 async def test_failed_resumes_leave_nothing_unread() -> None:
