@@ -15,6 +15,7 @@ import anyio
 import anyio.abc
 
 from sayagain.agent import Agent
+from sayagain.agent.sessions import Sessions
 from sayagain.testing.fake_runtime import FakeRuntime, FakeSession, FakeStore
 from sayagain.transports import ClosedTransport
 from sayagain.transports.memory import BUFFER, MemoryTransport, memory_transports
@@ -120,6 +121,10 @@ class World:
         self.store = runtime.store
         self._tasks = tasks
 
+    @property
+    def sessions(self) -> Sessions:
+        return self.agent._loaded()._sessions
+
     async def connect(self, *, initialize: bool = True, buffer: int = BUFFER, **capabilities: Any) -> Client:
         ours, theirs = memory_transports(buffer=buffer)
         client = Client(ours)
@@ -170,7 +175,7 @@ async def serving(store: FakeStore | None = None, runtime: FakeRuntime | None = 
     """An agent process. Leaving it ends every connection, then the agent."""
     runtime = runtime or FakeRuntime(store)
     with anyio.fail_after(30):
-        async with Agent(runtime) as agent, anyio.create_task_group() as tasks:
+        async with runtime, Agent(runtime) as agent, anyio.create_task_group() as tasks:
             yield World(agent, runtime, tasks)
             tasks.cancel_scope.cancel()
 

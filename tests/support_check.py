@@ -17,7 +17,9 @@ from sayagain.agent import Agent
 from sayagain.check.model import Feature
 from sayagain.check.profiles import STREAMED, Texts, asked_for, reported
 from sayagain.errors import HistoryUnreadable
-from sayagain.runtime import Foreground, HistoryUpdate, SessionSetup, Update
+from sayagain.runtime.events import Foreground, Update
+from sayagain.runtime.history import HistoryUpdate
+from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.fake_runtime import FakeRuntime, FakeSession, FakeStore, text
 from sayagain.transports import Transport
 from sayagain.transports.memory import memory_transports
@@ -382,7 +384,7 @@ class PlayedLauncher:
     async def _serve(self, transport: Any, running: _Running) -> None:
         try:
             with running.scope:
-                async with Agent(PlayedRuntime(self._stage)) as agent:
+                async with PlayedRuntime(self._stage) as runtime, Agent(runtime) as agent:
                     await agent.serve(transport)
         finally:
             running.gone.set()

@@ -6,16 +6,8 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sayagain.runtime import (
-    ChildAnnounced,
-    ChildStarts,
-    Foreground,
-    HistoryEntry,
-    HistoryUpdate,
-    RuntimeEvent,
-    Update,
-    UserTurn,
-)
+from sayagain.runtime.events import ChildAnnounced, Foreground, RuntimeEvent, Update
+from sayagain.runtime.history import ChildStarts, HistoryEntry, HistoryUpdate, UserTurn
 
 __all__ = ["Entities", "fold", "updates_of"]
 

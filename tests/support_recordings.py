@@ -10,17 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sayagain.runtime import (
-    ChildAnnounced,
-    ChildStarts,
-    Foreground,
-    HistoryEnds,
-    HistoryEntry,
-    RuntimeEvent,
-    Unreadable,
-    Update,
-    UserTurn,
-)
+from sayagain.runtime.events import ChildAnnounced, Foreground, RuntimeEvent, Update
+from sayagain.runtime.history import ChildStarts, HistoryEnds, HistoryEntry, Unreadable, UserTurn
 from support_folding import updates_of
 
 __all__ = ["BaseRecording", "broken", "compare_golden", "encode", "fixtures_of", "found_in"]

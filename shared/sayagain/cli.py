@@ -24,7 +24,7 @@ from sayagain import __version__
 if TYPE_CHECKING:
     import argparse
 
-    from sayagain.runtime import Runtime
+    from sayagain.runtime.seam import Runtime
 
 __all__ = ["main"]
 
@@ -165,13 +165,15 @@ def _serve(runtime: str, log_file: Path | None = None, log_level: str = LEVEL) -
 
 async def _serve_stdio(runtime: Runtime, transport: Any) -> None:
     """Until standard input closes or a signal asks for the end: both close every session in order."""
-    from sayagain.agent import Agent
+    async with runtime:
+        # Not before: what the runtime has started needs the time that the rest takes to load.
+        from sayagain.agent import Agent
 
-    gc.enable()
-    async with Agent(runtime) as agent, anyio.create_task_group() as tasks:
-        tasks.start_soon(_end_on_signal, tasks.cancel_scope)
-        await agent.serve(transport)
-        tasks.cancel_scope.cancel()
+        gc.enable()
+        async with Agent(runtime) as agent, anyio.create_task_group() as tasks:
+            tasks.start_soon(_end_on_signal, tasks.cancel_scope)
+            await agent.serve(transport)
+            tasks.cancel_scope.cancel()
 
 
 async def _end_on_signal(scope: anyio.CancelScope) -> None:

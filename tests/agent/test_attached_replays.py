@@ -10,7 +10,7 @@ import base64
 import pytest
 
 from sayagain.errors import SessionInUse
-from sayagain.runtime import HistoryUpdate
+from sayagain.runtime.history import HistoryUpdate
 from sayagain.testing.fake_runtime import FakeSession, FakeStore
 from support_agent import Client, Stop, World, serving, settle, updates_before
 from support_rules import rule
@@ -189,7 +189,7 @@ async def test_a_session_that_a_failed_resume_opened_is_kept_for_one_that_is_abo
         first = await ask_for_replay(client, session_id)
         await stop.reached.wait()
         fake = world.fake(session_id)
-        async with world.agent._sessions._sessions[session_id].turn(list(world.agent._peers)[1]):
+        async with world.sessions._sessions[session_id].turn(list(world.agent._peers)[1]):
             second = await ask_for_replay(other, session_id)
             await settle()
             await client.cancel(first)

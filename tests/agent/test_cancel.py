@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from sayagain.identity import derive_message_id
-from sayagain.runtime import Foreground
+from sayagain.runtime.events import Foreground
 from support_agent import Client, Stop, World, code_of, settle, submitted
 from support_rules import rule
 from support_wire import WireError, prompt_params

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sayagain.runtime import ChildStarts, Foreground, HistoryEnds, HistoryUpdate
+from sayagain.runtime.events import Foreground
+from sayagain.runtime.history import ChildStarts, HistoryEnds, HistoryUpdate
 from sayagain.testing.fake_runtime import FakeSession, FakeStore
 from support_agent import Client, Stop, World, code_of, serving, settle, updates_before
 from support_rules import rule
@@ -237,7 +238,7 @@ async def test_a_child_is_announced_live_while_its_own_history_is_replayed(world
     other = await world.connect()
     request = await other.begin("session/resume", {"sessionId": session_id, "cwd": "/", **START})
     await stop.reached.wait()
-    from sayagain.runtime import ChildAnnounced
+    from sayagain.runtime.events import ChildAnnounced
 
     fake.emit(ChildAnnounced(session_id, child, update))
     fake.emit(Foreground(child, "running"))

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from sayagain.identity import derive_message_id
-from sayagain.runtime import RuntimeCapabilities
+from sayagain.runtime.capabilities import RuntimeCapabilities
 from sayagain.testing.fake_runtime import FakeRuntime
 from support_agent import Client, Stop, World, code_of, settle, submitted
 from support_rules import rule

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sayagain.runtime import RuntimeCapabilities
+from sayagain.runtime.capabilities import RuntimeCapabilities
 from sayagain.testing.fake_runtime import FakeRuntime
 from support_agent import Client, World, code_of, serving
 from support_rules import rule

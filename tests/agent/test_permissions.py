@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sayagain.runtime import Foreground
+from sayagain.runtime.events import Foreground
 from support_agent import Client, Stop, World, settle, updates_before
 from support_rules import rule
 

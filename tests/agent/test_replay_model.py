@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sayagain.runtime import HistoryUpdate
+from sayagain.runtime.history import HistoryUpdate
 from sayagain.testing.fake_runtime import FakeSession
 from support_agent import Client, World, serving, settle
 from support_rules import rule

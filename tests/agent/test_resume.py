@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from sayagain.errors import HistoryUnreadable
-from sayagain.runtime import Foreground, HistoryUpdate, UserTurn
+from sayagain.runtime.events import Foreground
+from sayagain.runtime.history import HistoryUpdate, UserTurn
 from sayagain.testing.fake_runtime import FakeStore
 from support_agent import Client, Stop, World, code_of, serving, settle, updates_before
 from support_rules import rule

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from sayagain.errors import AuthRequired
-from sayagain.runtime import RuntimeCapabilities, SessionSetup
+from sayagain.runtime.capabilities import RuntimeCapabilities
+from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.fake_runtime import FakeRuntime, FakeSession
 from support_agent import Client, World, code_of, serving, settle
 from support_rules import rule
@@ -202,7 +203,7 @@ async def test_work_that_nobody_asked_for_needs_no_user_message(world: World, cl
 
 @rule("UPD-8")
 async def test_the_background_list_is_on_every_state_update(world: World, client: Client) -> None:
-    from sayagain.runtime import Foreground
+    from sayagain.runtime.events import Foreground
 
     session_id, fake = await world.manual(client)
     item = {"type": "tool_call", "toolCallId": "t"}

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from sayagain.errors import HistoryUnreadable, SessionNotFound
-from sayagain.runtime import SessionSetup
+from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.fake_runtime import FakeRuntime, FakeSession, FakeStore
 from support_agent import Client, Stop, World, code_of, serving, settle, updates_before
 from support_rules import rule

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from sayagain.connection import HIGH_WATER, READ_WATER, Connection
-from sayagain.runtime import HistoryUpdate
+from sayagain.runtime.history import HistoryUpdate
 from sayagain.testing.fake_runtime import FakeStore
 from support_agent import Client, World, serving, settle, submitted
 from support_wire import entities, prompt_params, text
@@ -184,7 +184,7 @@ async def test_what_waits_behind_the_gate_stays_small() -> None:
         await settle()
         attachment = next(
             attachment
-            for attachment in world.agent._sessions._sessions[session_id].attachments.values()
+            for attachment in world.sessions._sessions[session_id].attachments.values()
             if not attachment.active
         )
         assert attachment.gate(session_id).waiting == 1
@@ -203,7 +203,7 @@ async def test_ids_that_clients_make_up_leave_nothing_behind() -> None:
         messages += [client.request_message("session/close", {"sessionId": f"x{n}"}) for n in range(300)]
         await client.post(*messages)
         await client.until(lambda: all(client.answered(message["id"]) for message in messages))
-        assert len(world.agent._sessions._locks) == 0
+        assert len(world.sessions._locks) == 0
         assert len(connections(world)[0]._incoming) == 0
 
 
@@ -304,7 +304,7 @@ async def test_a_client_that_others_wait_for_loses_its_connection(
         await client.idle(session_id)
         await stuck.over.wait()
         assert len(connections(world)) == 1
-        assert len(world.agent._sessions._sessions[session_id].attachments) == 1
+        assert len(world.sessions._sessions[session_id].attachments) == 1
         read_on(stuck)
 
 

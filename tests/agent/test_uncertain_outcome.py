@@ -12,7 +12,8 @@ import pytest
 from sayagain.agent.prompts import MAX_UNSTORED
 from sayagain.errors import HistoryUnreadable
 from sayagain.identity import derive_message_id
-from sayagain.runtime import Foreground, HistoryEntry, Rejected, UserTurn
+from sayagain.runtime.events import Foreground, Rejected
+from sayagain.runtime.history import HistoryEntry, UserTurn
 from sayagain.testing.fake_runtime import FakeSession, FakeStore
 from support_agent import Client, Stop, World, serving, settle, submitted
 from support_rules import rule

@@ -148,7 +148,7 @@ from sayagain.testing.fake_runtime import FakeRuntime
 from sayagain.transports.stdio import take_stdio
 
 async def main(transport):
-    async with Agent(FakeRuntime()) as agent:
+    async with FakeRuntime() as runtime, Agent(runtime) as agent:
         await agent.serve(transport)
 
 anyio.run(main, take_stdio())

@@ -42,7 +42,7 @@ class Place:
         scope = anyio.CancelScope()
         self._scopes.append(scope)
         with scope:
-            async with Agent(runtime) as agent:
+            async with runtime, Agent(runtime) as agent:
                 await agent.serve(transport)
         await transport.aclose()
 

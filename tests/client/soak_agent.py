@@ -21,7 +21,9 @@ import anyio
 from client.soak_death import Fate, MortalTransport
 from sayagain.agent import Agent
 from sayagain.errors import SessionInUse
-from sayagain.runtime import Foreground, HistoryEntry, HistoryUpdate, SessionSetup, UserTurn
+from sayagain.runtime.events import Foreground
+from sayagain.runtime.history import HistoryEntry, HistoryUpdate, UserTurn
+from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.fake_runtime import FakeRuntime, FakeSession
 from sayagain.transports.stdio import StdioTransport
 
@@ -68,7 +70,7 @@ async def _serve(connection: socket.socket, store: Path, fate: Fate) -> None:
     connection.setblocking(False)
     transport = StdioTransport(os.dup(connection.fileno()), os.dup(connection.fileno()))
     connection.close()
-    async with Agent(_DiskRuntime(store, fate)) as agent:
+    async with _DiskRuntime(store, fate) as runtime, Agent(runtime) as agent:
         await agent.serve(_Slow(transport, fate))
 
 

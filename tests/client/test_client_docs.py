@@ -24,7 +24,7 @@ from client.places import Place
 from sayagain.cli import _parser
 from sayagain.client import Outbox, connect, new_key
 from sayagain.client.a2a import EXTENSION, FrozenMessage
-from sayagain.runtime import Ask
+from sayagain.runtime.events import Ask
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")

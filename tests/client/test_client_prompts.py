@@ -25,7 +25,8 @@ from sayagain.client import (
 )
 from sayagain.errors import InvalidParams, PromptRefused, RuntimeDied
 from sayagain.identity import derive_message_id
-from sayagain.runtime import Rejected, UserTurn
+from sayagain.runtime.events import Rejected
+from sayagain.runtime.history import UserTurn
 from sayagain.testing.fake_runtime import FakeRuntime
 
 QUICK = Retries(attempts=4, first=0.001, longest=0.01)

@@ -13,8 +13,9 @@ import pytest
 
 from sayagain.errors import RuntimeDied, RuntimeFault, RuntimeTimeout
 from sayagain.processes.spawn import ExitStatus
-from sayagain_codex import app_server, server
+from sayagain_codex import app_server, launch
 from sayagain_codex.app_server import AppServer, AppServerError
+from sayagain_codex.launch import Launcher
 from sayagain_codex.patience import Patience
 from sayagain_codex.server import Servers
 
@@ -198,11 +199,11 @@ async def serving(monkeypatch: pytest.MonkeyPatch, log: Log) -> AsyncIterator[tu
     async def prepare(_: AppServer) -> None:
         return None
 
-    monkeypatch.setattr(server, "spawn", spawn)
+    monkeypatch.setattr(launch, "spawn", spawn)
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             servers = Servers(
-                {"CODEX_PATH": "/bin/sh", "PATH": "/bin"},
+                Launcher({"CODEX_PATH": "/bin/sh", "PATH": "/bin"}),
                 Patience(),
                 tasks,
                 prepare=prepare,

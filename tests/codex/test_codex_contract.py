@@ -11,7 +11,9 @@ import pytest
 
 from sayagain.errors import HistoryUnreadable
 from sayagain.identity import fresh_message_id
-from sayagain.runtime import Foreground, Runtime, RuntimeSession, SessionSetup, UserTurn
+from sayagain.runtime.events import Foreground
+from sayagain.runtime.history import UserTurn
+from sayagain.runtime.seam import Runtime, RuntimeSession, SessionSetup
 from sayagain.testing.contract import CHECKS, Behaviour, Check
 from sayagain.testing.responses_api import ResponsesService, serve_responses
 from sayagain.testing.responses_script import Hold, Script, Step, Text, exec_command, spawn_agent

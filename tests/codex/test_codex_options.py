@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sayagain.errors import InvalidParams, PromptRefused, RuntimeMissing, SessionInUse, SessionNotFound
-from sayagain.runtime import SessionSetup
+from sayagain.runtime.seam import SessionSetup
 from sayagain_codex import auth, command, executable, listing, threads
 from sayagain_codex.app_server import AppServerError
 from sayagain_codex.commands import Skills, parse

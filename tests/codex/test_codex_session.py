@@ -14,7 +14,8 @@ import pytest
 
 from sayagain.agent.session import Session
 from sayagain.errors import AuthRequired, HistoryUnreadable, PromptRefused, RuntimeDied, SessionInUse
-from sayagain.runtime import Foreground, Inserted, Rejected, SessionSetup, Update
+from sayagain.runtime.events import Foreground, Inserted, Rejected, Update
+from sayagain.runtime.seam import SessionSetup
 from sayagain_codex import storage
 from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServerError

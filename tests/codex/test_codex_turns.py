@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sayagain.errors import AuthRequired, HistoryUnreadable, PromptRefused, RequestCancelled, RuntimeDied, to_wire
-from sayagain.runtime import Foreground, Inserted, Rejected
+from sayagain.runtime.events import Foreground, Inserted, Rejected
 from sayagain_codex.turns import Lost, Turns
 
 USAGE = {"totalTokens": 5, "inputTokens": 3, "outputTokens": 2}

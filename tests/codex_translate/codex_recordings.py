@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sayagain.runtime import HistoryEntry, RuntimeEvent
+from sayagain.runtime.events import RuntimeEvent
+from sayagain.runtime.history import HistoryEntry
 from sayagain_codex.app_server import AppServerError
 from sayagain_codex.history import history
 from sayagain_codex.translate.live import LiveTranslator

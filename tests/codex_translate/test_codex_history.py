@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from sayagain.errors import HistoryUnreadable, RuntimeDied
-from sayagain.runtime import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
+from sayagain.runtime.history import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
 from sayagain_codex.app_server import AppServerError
 from sayagain_codex.history import history, message_ids
 

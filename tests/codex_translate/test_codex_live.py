@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sayagain.runtime import ChildAnnounced, Foreground, RuntimeEvent, Update
+from sayagain.runtime.events import ChildAnnounced, Foreground, RuntimeEvent, Update
 from sayagain_codex.translate.live import LiveTranslator
 
 ROOT = "root"

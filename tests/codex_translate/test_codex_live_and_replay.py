@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from codex_translate.codex_recordings import Recording, recordings
-from sayagain.runtime import UserTurn
+from sayagain.runtime.history import UserTurn
 from sayagain_codex.history import message_ids
 from sayagain_codex.translate import approvals
 from sayagain_codex.translate.live import LiveTranslator

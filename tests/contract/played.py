@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from sayagain.errors import HistoryUnreadable, PromptRefused, RuntimeDied, to_wire
-from sayagain.runtime import RuntimeSession, SessionSetup
+from sayagain.runtime.seam import RuntimeSession, SessionSetup
 from sayagain.testing.contract import Behaviour
 from sayagain.testing.fake_runtime import FakeRuntime, FakeSession, FakeStore
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sayagain.runtime import Runtime, RuntimeSession
+from sayagain.runtime.seam import Runtime, RuntimeSession
 from sayagain.testing.contract import CHECKS, Behaviour, Check
 from sayagain.testing.messages_api import MessagesService, serve_messages
 from sayagain.testing.messages_script import Hold, Script, Step, Text, ToolUse

@@ -9,7 +9,9 @@ import pytest
 
 from contract.played import FakeDriver, PlayedRuntime, PlayedSession
 from sayagain.errors import HistoryUnreadable
-from sayagain.runtime import ChildAnnounced, Foreground, HistoryEntry, Inserted, RuntimeEvent, SessionSetup
+from sayagain.runtime.events import ChildAnnounced, Foreground, Inserted, RuntimeEvent
+from sayagain.runtime.history import HistoryEntry
+from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.contract import CHECKS, BrokenPromise, Check
 
 

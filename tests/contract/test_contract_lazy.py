@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -14,8 +15,8 @@ from pytest_mock import MockerFixture
 from contract.played import FakeDriver, PlayedRuntime
 from sayagain.agent import Agent
 from sayagain.errors import RuntimeFault
-from sayagain.runtime import Runtime
 from sayagain.runtime.lazy import LazyRuntime
+from sayagain.runtime.seam import Runtime
 from sayagain.testing.contract import CHECKS, Check
 from sayagain.testing.fake_runtime import FakeRuntime
 from support_agent import World
@@ -48,7 +49,7 @@ async def test_initialize_is_answered_before_anything_is_loaded(mocker: MockerFi
     load = mocker.Mock(return_value=behind)
     runtime = LazyRuntime("late", "Late", behind.capabilities, behind.auth_methods, load)
     with anyio.fail_after(5):
-        async with Agent(runtime) as agent, anyio.create_task_group() as tasks:
+        async with runtime, Agent(runtime) as agent, anyio.create_task_group() as tasks:
             world = World(agent, behind, tasks)
             assert load.call_count == 0
             client = await world.connect(initialize=False)
@@ -58,6 +59,43 @@ async def test_initialize_is_answered_before_anything_is_loaded(mocker: MockerFi
             await world.connect()
             tasks.cancel_scope.cancel()
     assert load.call_count == 1
+
+
+class Ahead:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    async def __aenter__(self) -> None:
+        self.events.append("entered")
+        await anyio.lowlevel.checkpoint()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.events.append("left")
+
+
+class Behind(FakeRuntime):
+    def __init__(self, ahead: Ahead) -> None:
+        super().__init__()
+        self.ahead = ahead
+
+    async def __aexit__(self, *error: Any) -> None:
+        self.ahead.events.append("runtime left")
+        await super().__aexit__(*error)
+
+
+@pytest.mark.parametrize("needed", [True, False])
+async def test_what_takes_its_time_begins_at_once_and_ends_last(needed: bool) -> None:
+    ahead = Ahead()
+    behind = Behind(ahead)
+    with anyio.fail_after(5):
+        runtime = LazyRuntime(
+            "late", "Late", behind.capabilities, behind.auth_methods, lambda: behind, ahead=cast("Any", ahead)
+        )
+        async with runtime:
+            assert ahead.events == ["entered"]
+            if needed:
+                await runtime.stored("none")
+    assert ahead.events == ["entered", *(["runtime left"] if needed else []), "left"]
 
 
 async def test_the_request_that_loads_it_may_be_cancelled() -> None:

@@ -210,7 +210,7 @@ def constants(monkeypatch: pytest.MonkeyPatch) -> None:
 
     session_ids, message_ids = ids(4), ids(5)
     monkeypatch.setattr("sayagain.testing.fake_runtime.new_session_id", lambda: next(session_ids))
-    monkeypatch.setattr("sayagain.agent.agent.fresh_message_id", lambda: next(message_ids))
+    monkeypatch.setattr("sayagain.agent.methods.fresh_message_id", lambda: next(message_ids))
     monkeypatch.setattr("sayagain.agent.agent.__version__", "0")
 
 

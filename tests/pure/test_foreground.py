@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sayagain.agent.foreground import REPORTED, ForegroundMachine
-from sayagain.runtime import Foreground
-from sayagain.runtime.events import ForegroundState
+from sayagain.runtime.events import Foreground, ForegroundState
 
 STATES: tuple[ForegroundState, ...] = get_args(ForegroundState)
 

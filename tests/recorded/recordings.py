@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sayagain.runtime import HistoryEntry, RuntimeEvent
+from sayagain.runtime.events import RuntimeEvent
+from sayagain.runtime.history import HistoryEntry
 from sayagain_claude.history import history
 from sayagain_claude.translate.live import LiveTranslator
 from support_recordings import BaseRecording, fixtures_of, found_in

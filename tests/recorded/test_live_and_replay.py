@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recorded.recordings import Recording, recordings
-from sayagain.runtime import Unreadable
+from sayagain.runtime.history import Unreadable
 from sayagain_claude.translate.prompts import stored_content
 from support_folding import Entities, fold, updates_of
 from support_recordings import children_announced, children_replayed

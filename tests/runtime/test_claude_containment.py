@@ -15,7 +15,8 @@ from anyio.lowlevel import checkpoint
 
 from sayagain.errors import RuntimeFault
 from sayagain.processes.lease import Lease
-from sayagain.runtime import Foreground, Inserted, Rejected, RuntimeEvent, SessionSetup, Update
+from sayagain.runtime.events import Foreground, Inserted, Rejected, RuntimeEvent, Update
+from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.messages_api import MessagesService
 from sayagain.testing.messages_script import Hold, Script, Step, Text
 from sayagain_claude import outbox

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sayagain.errors import HistoryUnreadable, SayagainError, SessionNotFound
-from sayagain.runtime import UserTurn
+from sayagain.runtime.history import UserTurn
 from sayagain.testing.transcripts import (
     dump,
     folded_prompt_row,

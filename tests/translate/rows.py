@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sayagain.runtime import HistoryEntry, HistoryUpdate, UserTurn
+from sayagain.runtime.history import HistoryEntry, HistoryUpdate, UserTurn
 from sayagain_claude.history import history
 
 __all__ = ["SESSION", "answer", "call", "child", "prompt", "read", "result", "shown", "store", "text", "thought"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sayagain.runtime import RuntimeEvent, Update
+from sayagain.runtime.events import RuntimeEvent, Update
 from sayagain_claude.translate.background import notification
 from sayagain_claude.translate.live import LiveTranslator
 from translate.rows import SESSION, answer, call, prompt, read, result, store

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sayagain.errors import HistoryUnreadable
-from sayagain.runtime import ChildStarts, HistoryEnds, HistoryUpdate, Unreadable, UserTurn
+from sayagain.runtime.history import ChildStarts, HistoryEnds, HistoryUpdate, Unreadable, UserTurn
 from sayagain_claude.history import history
 from translate.rows import SESSION, answer, call, child, prompt, read, result, shown, store, text, thought
 

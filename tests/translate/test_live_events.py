@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sayagain.runtime import ChildAnnounced, Foreground, RuntimeEvent, Update
+from sayagain.runtime.events import ChildAnnounced, Foreground, RuntimeEvent, Update
 from sayagain_claude.translate.live import LiveTranslator
 from translate.rows import SESSION, answer, call, result, text
 

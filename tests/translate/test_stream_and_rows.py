@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sayagain.runtime import RuntimeEvent
+from sayagain.runtime.events import RuntimeEvent
 from sayagain_claude.translate.live import LiveTranslator
 from support_folding import Entities, fold
 from translate.rows import SESSION, Row, answer, read, store

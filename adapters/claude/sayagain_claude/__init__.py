@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sayagain.runtime import Runtime
+    from sayagain.runtime.seam import Runtime
 
 __all__ = ["create_runtime", "login"]
 

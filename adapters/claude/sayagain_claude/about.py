@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sayagain.runtime import RuntimeCapabilities
+from sayagain.runtime.capabilities import RuntimeCapabilities
 
 __all__ = ["CAPABILITIES", "NAME", "TITLE"]
 

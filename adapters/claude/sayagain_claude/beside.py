@@ -14,8 +14,7 @@ from typing import Any, Final, TypeAlias
 import anyio
 
 from sayagain.errors import InvalidParams
-from sayagain.runtime import Foreground, RuntimeEvent, Update
-from sayagain.runtime.events import ForegroundState
+from sayagain.runtime.events import Foreground, ForegroundState, RuntimeEvent, Update
 from sayagain_claude.tails import FIRST_PAUSE, KEPT, LONGEST_PAUSE, Tails
 from sayagain_claude.translate import terminals
 from sayagain_claude.translate.background import Task, TaskKind, Tasks

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sayagain.errors import InvalidParams
-from sayagain.runtime import SessionSetup
+from sayagain.runtime.seam import SessionSetup
 
 __all__ = ["check_setup", "command_line", "environment", "initialize", "mcp_servers"]
 

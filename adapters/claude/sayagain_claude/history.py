@@ -15,7 +15,7 @@ from typing import Final
 
 from sayagain.errors import HistoryUnreadable
 from sayagain.identity import child_session_id
-from sayagain.runtime import ChildStarts, HistoryEnds, HistoryEntry, Unreadable
+from sayagain.runtime.history import ChildStarts, HistoryEnds, HistoryEntry, Unreadable
 from sayagain_claude.files import read_regular
 from sayagain_claude.tails import stored_output
 from sayagain_claude.transcripts.paths import SubagentFiles, list_subagents

@@ -14,7 +14,7 @@ from sayagain.errors import RuntimeDied
 from sayagain.processes import lease as leases
 from sayagain.processes.lease import Lease
 from sayagain.processes.spawn import spawn
-from sayagain.runtime import SessionSetup
+from sayagain.runtime.seam import SessionSetup
 from sayagain.runtime.tasks import SessionTasks
 from sayagain_claude.command import command_line, environment, initialize, mcp_servers
 from sayagain_claude.patience import Patience

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from sayagain.errors import InvalidParams, RuntimeFault
-from sayagain.runtime import RuntimeEvent, Update
+from sayagain.runtime.events import RuntimeEvent, Update
 from sayagain.runtime.tasks import SessionTasks
 from sayagain_claude.control import ControlRefused
 from sayagain_claude.options import MODE, Options

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import anyio
 
-from sayagain.runtime import Foreground, RuntimeEvent, Update
+from sayagain.runtime.events import Foreground, RuntimeEvent, Update
 from sayagain.runtime.latest import INFO, Latest
 from sayagain_claude.beside import Beside
 

@@ -9,7 +9,8 @@ from typing import Any
 import anyio.to_thread
 
 from sayagain.errors import RuntimeDied
-from sayagain.runtime import Ask, AskWithdrawn, RuntimeEvent, SessionSetup, Update
+from sayagain.runtime.events import Ask, AskWithdrawn, RuntimeEvent, Update
+from sayagain.runtime.seam import SessionSetup
 from sayagain_claude.control import error_response, success_response
 from sayagain_claude.option_control import OptionControl
 from sayagain_claude.preview import text_before

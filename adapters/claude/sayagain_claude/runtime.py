@@ -18,7 +18,8 @@ from sayagain import fault_points
 from sayagain.errors import InvalidParams, MethodNotFound, RuntimeFault, SessionNotFound
 from sayagain.fault_points import Point
 from sayagain.identity import new_session_id
-from sayagain.runtime import HistoryEntry, SessionPage, SessionSetup
+from sayagain.runtime.history import HistoryEntry
+from sayagain.runtime.seam import SessionPage, SessionSetup
 from sayagain_claude.about import CAPABILITIES, NAME, TITLE
 from sayagain_claude.account import auth_methods, auth_status
 from sayagain_claude.choices import first_choices

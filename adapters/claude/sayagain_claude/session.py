@@ -22,7 +22,8 @@ from sayagain.errors import (
 )
 from sayagain.fault_points import Point
 from sayagain.protocol.lines import TooLong
-from sayagain.runtime import GLANCE, OWNER_PATIENCE, RuntimeEvent, SessionSetup
+from sayagain.runtime.events import RuntimeEvent
+from sayagain.runtime.seam import GLANCE, OWNER_PATIENCE, SessionSetup
 from sayagain.runtime.tasks import SessionTasks
 from sayagain.runtime.word import Word
 from sayagain_claude.account import signed_in

@@ -15,7 +15,7 @@ import anyio
 from sayagain import fault_points
 from sayagain.errors import RuntimeDied, RuntimeFault, RuntimeTimeout, SayagainError
 from sayagain.fault_points import Point
-from sayagain.runtime import RuntimeEvent
+from sayagain.runtime.events import RuntimeEvent
 from sayagain.runtime.tasks import SessionTasks
 from sayagain.runtime.word import Word
 from sayagain_claude.host import Host

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from sayagain.errors import AuthRequired, PromptRefused, RuntimeFault, SayagainError, to_wire
-from sayagain.runtime import Foreground, Inserted, Rejected, RuntimeEvent
+from sayagain.runtime.events import Foreground, Inserted, Rejected, RuntimeEvent
 from sayagain_claude.transcripts.row import row_message_ids
 
 __all__ = ["Turns"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sayagain.runtime import Runtime
+    from sayagain.runtime.seam import Runtime
 
 __all__ = ["create_runtime", "login"]
 
@@ -19,13 +19,16 @@ def create_runtime() -> Runtime:
     from sayagain.runtime.lazy import LazyRuntime
     from sayagain_codex.about import CAPABILITIES, NAME, TITLE
     from sayagain_codex.auth import auth_methods
+    from sayagain_codex.launch import Launcher
+
+    launcher = Launcher(os.environ)
 
     def load() -> Runtime:
         from sayagain_codex.runtime import CodexRuntime
 
-        return CodexRuntime()
+        return CodexRuntime(launcher=launcher)
 
-    return LazyRuntime(NAME, TITLE, CAPABILITIES, partial(auth_methods, os.environ), load)
+    return LazyRuntime(NAME, TITLE, CAPABILITIES, partial(auth_methods, os.environ), load, ahead=launcher)
 
 
 def login(arguments: Sequence[str]) -> int:

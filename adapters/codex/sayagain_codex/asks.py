@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sayagain.runtime import Ask, AskWithdrawn, RuntimeEvent
+from sayagain.runtime.events import Ask, AskWithdrawn, RuntimeEvent
 from sayagain_codex.app_server import RequestId
 from sayagain_codex.translate import approvals
 from sayagain_codex.translate.live import LiveTranslator

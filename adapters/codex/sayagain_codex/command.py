@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from sayagain.runtime import SessionSetup
+if TYPE_CHECKING:
+    from sayagain.runtime.seam import SessionSetup
 
 __all__ = ["API_KEY_VARIABLES", "CLIENT_INFO", "command_line", "environment", "home", "mcp_servers", "thread_params"]
 

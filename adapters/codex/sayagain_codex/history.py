@@ -21,7 +21,7 @@ from sayagain.errors import HistoryUnreadable
 from sayagain.fault_points import Point
 from sayagain.identity import child_session_id
 from sayagain.protocol.loose import Json, as_list, as_mapping, as_text
-from sayagain.runtime import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
+from sayagain.runtime.history import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
 from sayagain_codex.app_server import AppServerError
 from sayagain_codex.pages import PAGE, Client, Page, Pages
 from sayagain_codex.translate import subagents

@@ -18,7 +18,7 @@ import anyio
 from sayagain.errors import RuntimeDied, RuntimeFault, SessionInUse
 from sayagain.processes import lease as leases
 from sayagain.processes.lease import Lease
-from sayagain.runtime import OWNER_PATIENCE, SessionSetup
+from sayagain.runtime.seam import OWNER_PATIENCE, SessionSetup
 from sayagain.runtime.tasks import SessionTasks
 from sayagain_codex.app_server import AppServer, AppServerError
 from sayagain_codex.command import home, thread_params

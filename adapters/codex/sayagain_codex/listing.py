@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from sayagain.errors import InvalidParams
-from sayagain.runtime import SessionPage, StoredSession
+from sayagain.runtime.seam import SessionPage, StoredSession
 from sayagain_codex.app_server import AppServerError
 from sayagain_codex.threads import PAGE, Client
 

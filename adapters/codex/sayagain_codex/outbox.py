@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from sayagain.runtime import RuntimeEvent, Update
+from sayagain.runtime.events import RuntimeEvent, Update
 from sayagain.runtime.latest import Latest
 
 __all__ = ["Outbox"]

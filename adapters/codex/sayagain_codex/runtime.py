@@ -18,13 +18,15 @@ import anyio.to_thread
 from sayagain import fault_points
 from sayagain.errors import AuthRequired, HistoryUnreadable, InvalidParams, RuntimeFault, SessionInUse, SessionNotFound
 from sayagain.fault_points import Point
-from sayagain.runtime import HistoryEntry, SessionPage, SessionSetup
+from sayagain.runtime.history import HistoryEntry
+from sayagain.runtime.seam import SessionPage, SessionSetup
 from sayagain_codex import auth
 from sayagain_codex.about import CAPABILITIES, NAME, TITLE
 from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServer, AppServerError
 from sayagain_codex.command import home, thread_params
 from sayagain_codex.history import history, message_ids
+from sayagain_codex.launch import Launcher
 from sayagain_codex.listing import list_sessions
 from sayagain_codex.patience import Patience
 from sayagain_codex.rollouts import irregular
@@ -47,14 +49,18 @@ Params = Mapping[str, Any]
 
 
 class CodexRuntime:
-    """Implements ``Runtime``. ``env`` is the environment of every process that it starts."""
+    """Implements ``Runtime``. ``env`` is the environment of every process that it starts.
+
+    ``launcher`` may have one started already, with the same environment; whoever entered it leaves it afterwards.
+    """
 
     name = NAME
     title = TITLE
     capabilities = CAPABILITIES
 
-    def __init__(self, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, env: Mapping[str, str] | None = None, launcher: Launcher | None = None) -> None:
         self._env = dict(os.environ if env is None else env)
+        self._launcher = launcher or Launcher(self._env)
         self._stack = AsyncExitStack()
         self._sessions: WeakValueDictionary[str, CodexSession] = WeakValueDictionary()
         self._api_key: str | None = None
@@ -68,7 +74,7 @@ class CodexRuntime:
     async def __aenter__(self) -> Self:
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._patience = Patience.from_env(self._env)
-        self._servers = Servers(self._env, self._patience, self._tasks, prepare=self._prepare, heard=self._heard)
+        self._servers = Servers(self._launcher, self._patience, self._tasks, prepare=self._prepare, heard=self._heard)
         self._account = Account(self._servers)
         return self
 
@@ -118,7 +124,7 @@ class CodexRuntime:
             key = auth.api_key(self._env)
             if key != self._api_key:
                 self._api_key = key
-                self._servers.ephemeral_login = True
+                self._launcher.ephemeral_login = True
                 await self._restart()
         elif method_id == auth.CHATGPT and not self._env.get("NO_BROWSER"):
             await self._login_with_browser()
@@ -126,8 +132,8 @@ class CodexRuntime:
             raise InvalidParams("methodId", "is no method that the agent serves itself")
 
     async def _login_with_browser(self) -> None:
-        if self._servers.ephemeral_login:
-            self._api_key, self._servers.ephemeral_login = None, False
+        if self._launcher.ephemeral_login:
+            self._api_key, self._launcher.ephemeral_login = None, False
             await self._restart()
         import webbrowser  # costs 10 ms, and few need it
 
@@ -151,8 +157,8 @@ class CodexRuntime:
         server = await self._servers.get()
         await server.request("account/logout", {})
         self._account.changed()
-        if self._servers.ephemeral_login:
-            self._api_key, self._servers.ephemeral_login = None, False
+        if self._launcher.ephemeral_login:
+            self._api_key, self._launcher.ephemeral_login = None, False
             await self._restart()
 
     async def auth_status(self) -> Params:
@@ -198,7 +204,7 @@ class CodexRuntime:
         def take(result: Params) -> None:
             made.append(self._session(result["thread"]["id"], setup))
             self._warnings.opening(made[0])
-            made[0].adopt(server, result)
+            made[0].adopt(server, result, new=method == "thread/start")
 
         body = {**params, **thread_params(setup)}
         if "developerInstructions" in body:

@@ -9,18 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final, Protocol, TypeVarTuple
 
 import anyio
 import anyio.abc
 
 from sayagain.errors import RuntimeDied, RuntimeFault, RuntimeMissing
-from sayagain.processes.spawn import spawn
 from sayagain.protocol.loose import as_mapping, as_text
 from sayagain_codex.app_server import AppServer, AppServerError, RequestId
-from sayagain_codex.command import CLIENT_INFO, command_line, environment
-from sayagain_codex.executable import check_version, find_executable
+from sayagain_codex.command import CLIENT_INFO
+from sayagain_codex.executable import check_version
+from sayagain_codex.launch import Launcher
 from sayagain_codex.patience import Patience
 from sayagain_codex.translate.approvals import METHODS
 
@@ -61,14 +60,14 @@ class Servers:
 
     def __init__(
         self,
-        env: Mapping[str, str],
+        launcher: Launcher,
         patience: Patience,
         tasks: anyio.abc.TaskGroup,
         *,
         prepare: Callable[[AppServer], Awaitable[None]],
         heard: Callable[[str, Params], None],
     ) -> None:
-        self._env = dict(env)
+        self._launcher = launcher
         self._patience = patience
         self._tasks = tasks
         self._prepare = prepare
@@ -78,8 +77,6 @@ class Servers:
         self._threads: dict[str, Thread] = {}
         self._unclaimed: dict[str, list[tuple[RequestId | None, str, Params]]] = {}
         self._strangers: set[str] = set()
-        self.ephemeral_login = False
-        """Whether the next process keeps its login in memory."""
 
     async def get(self) -> AppServer:
         """The running process; starts one.
@@ -113,14 +110,8 @@ class Servers:
             await server.gone.wait()
 
     async def _start(self) -> AppServer:
-        executable = find_executable(self._env)
-        guarded = await spawn(
-            command_line(executable, ephemeral_login=self.ephemeral_login),
-            cwd=Path(Path.cwd().anchor),
-            env=environment(self._env, ephemeral_login=self.ephemeral_login),
-            stderr=lambda line: logger.debug("codex: a line of %d characters on standard error", len(line)),
-        )
-        server = AppServer(guarded, self, self._patience)
+        process, executable, _ = await self._launcher.take()
+        server = AppServer(process, self, self._patience)
         self._tasks.start_soon(self._guard, server, self._run, server)
         try:
             hello = await server.request(

@@ -17,7 +17,8 @@ import anyio.abc
 from sayagain import fault_points
 from sayagain.errors import InvalidParams, RuntimeDied
 from sayagain.fault_points import Point
-from sayagain.runtime import OWNER_PATIENCE, Ask, ChildAnnounced, RuntimeEvent, SessionSetup
+from sayagain.runtime.events import Ask, ChildAnnounced, RuntimeEvent
+from sayagain.runtime.seam import OWNER_PATIENCE, SessionSetup
 from sayagain.runtime.tasks import SessionTasks
 from sayagain.runtime.word import Word
 from sayagain_codex.account import Account
@@ -153,8 +154,13 @@ class CodexSession:
         """See the seam: the lease of this session, and its thread loaded."""
         await self._host.own(patience)
 
-    def adopt(self, server: AppServer, result: Params) -> None:
-        """The answer to what loaded the thread; called by the reader, so that nothing is missed."""
+    def adopt(self, server: AppServer, result: Params, *, new: bool) -> None:
+        """The answer to what made the thread; called by the reader, so that nothing is missed.
+
+        A ``new`` one was never prompted: it has no ghost to look for.
+        """
+        if new:
+            self._turns.checked()
         self._host.adopt(server, result)
 
     def _loaded(self, server: AppServer, result: Params) -> None:

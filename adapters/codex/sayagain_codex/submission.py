@@ -24,7 +24,7 @@ from sayagain.errors import (
     SessionNotFound,
 )
 from sayagain.fault_points import Point
-from sayagain.runtime import RuntimeEvent
+from sayagain.runtime.events import RuntimeEvent
 from sayagain.runtime.tasks import SessionTasks
 from sayagain.runtime.word import Word
 from sayagain_codex import storage

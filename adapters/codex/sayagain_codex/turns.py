@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from sayagain.errors import AuthRequired, PromptRefused, RequestCancelled, RuntimeFault, SayagainError, to_wire
 from sayagain.protocol.loose import as_mapping, as_text
-from sayagain.runtime import Foreground, Inserted, Rejected, RuntimeEvent
+from sayagain.runtime.events import Foreground, Inserted, Rejected, RuntimeEvent
 
 __all__ = ["Lost", "Turns"]
 

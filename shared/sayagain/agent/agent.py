@@ -1,33 +1,30 @@
-"""The agent: one runtime, served to any number of connections. The table of methods is here.
-
-Everything in a handler before its first ``await`` runs in the order of the wire.
-"""
+"""The agent: one runtime, served to any number of connections; and ``initialize``, the first request of each."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.abc
 
-from sayagain import __version__, fault_points
-from sayagain.agent.sessions import Sessions
-from sayagain.agent.setup import check_prompt, plain_title
-from sayagain.connection import DEFERRED, Connection, Deferred, IncomingRequest, Outcome
-from sayagain.errors import InvalidParams, InvalidRequest, MethodNotFound, UnsupportedVersion
-from sayagain.fault_points import Point
-from sayagain.identity import derive_message_id, fresh_message_id, validate_key
+from sayagain import __version__
+from sayagain.connection import Connection, IncomingRequest, Outcome
+from sayagain.errors import InvalidRequest, UnsupportedVersion
 from sayagain.protocol.v2.methods import served
 from sayagain.protocol.v2.validate import validate
 from sayagain.protocol.versions import SUPPORTED_VERSIONS
-from sayagain.runtime import Runtime, RuntimeCapabilities
-from sayagain.transports import Transport
+
+if TYPE_CHECKING:
+    from sayagain.agent.methods import Methods
+    from sayagain.runtime.capabilities import RuntimeCapabilities
+    from sayagain.runtime.seam import Runtime
+    from sayagain.transports import Transport
 
 __all__ = ["Agent"]
 
@@ -46,39 +43,22 @@ class _Peer:
 
 
 class Agent:
-    """Use as an async context manager; leaving it closes every session and the runtime."""
+    """Use as an async context manager; leaving it closes every session.
+
+    ``runtime`` is the caller's to enter, before, and to leave, after.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._peers: dict[Connection, _Peer] = {}
-        self._sessions: Sessions
+        self._tasks: anyio.abc.TaskGroup
         self._ahead: anyio.abc.TaskGroup
         """What nobody waits for, and the end does not wait for either."""
         self._stack = AsyncExitStack()
-        self._methods: Mapping[str, Callable[[IncomingRequest, Params], Outcome]] = {
-            "session/new": self._new,
-            "session/resume": self._resume,
-            "session/fork": self._fork,
-            "session/list": self._list,
-            "session/close": self._close,
-            "session/delete": self._delete,
-            "session/prompt": self._prompt,
-            "session/set_config_option": self._set_config_option,
-            "session/set_title": self._set_title,
-            "session/archive": self._archive,
-            "session/unarchive": self._unarchive,
-            "session/status": self._status,
-            "tool_call/cancel": self._cancel_tool_call,
-            "terminal/cancel": self._cancel_terminal,
-            "auth/login": self._login,
-            "auth/logout": self._logout,
-            "auth/status": self._auth_status,
-        }
+        self._methods: Methods | None = None
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self._runtime)
-        tasks = await self._stack.enter_async_context(anyio.create_task_group())
-        self._sessions = Sessions(self._runtime, tasks)
+        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._ahead = await self._stack.enter_async_context(anyio.create_task_group())
         return self
 
@@ -86,8 +66,9 @@ class Agent:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         self._ahead.cancel_scope.cancel()
-        with anyio.CancelScope(shield=True):
-            await self._sessions.close_all()
+        if self._methods is not None:
+            with anyio.CancelScope(shield=True):
+                await self._methods.close_all()
         return await self._stack.__aexit__(kind, error, traceback)
 
     async def serve(self, transport: Transport) -> None:
@@ -95,6 +76,14 @@ class Agent:
         connection = Connection(transport, self, answers_late=True)
         self._peers[connection] = _Peer()
         await connection.serve()
+
+    def _loaded(self) -> Methods:
+        """They take a fifth of the time until ``initialize`` is answered to load (measured), and it needs none."""
+        if self._methods is None:
+            from sayagain.agent.methods import Methods
+
+            self._methods = Methods(self._runtime, self._tasks)
+        return self._methods
 
     # The dispatcher.
 
@@ -106,25 +95,19 @@ class Agent:
         if not peer.initialized:
             raise InvalidRequest("the first request must be initialize")
         peer.served = True
-        handler = self._methods.get(request.method)
-        if handler is None or not self._offered(request.method):
-            raise MethodNotFound(request.method)
-        return handler(request, validate(served("agent", "request")[request.method].params_type(), request.params))
+        return self._loaded().serve(request, peer.capabilities)
 
     def notification(self, connection: Connection, method: str, params: Params) -> Awaitable[None] | None:
         """Take a notification; unknown ones are ignored (RPC-3)."""
         if method == "session/cancel" and self._peers[connection].initialized:
-            params = validate(served("agent", "notification")[method].params_type(), params)
-            if not self._sessions.is_child(params["sessionId"]):
-                self._sessions.active(connection, params["sessionId"]).pump.cancel()
+            self._loaded().cancel(connection, params)
         return None
 
     def closed(self, connection: Connection) -> None:
         """A connection is gone."""
-        self._sessions.detach(connection)
+        if self._methods is not None:
+            self._methods.detach(connection)
         self._peers.pop(connection, None)
-
-    # Methods.
 
     def _initialize(self, request: IncomingRequest, peer: _Peer) -> Params:
         params = request.params
@@ -155,103 +138,11 @@ class Agent:
 
     async def _warm_up(self, connection: Connection) -> None:
         await connection.drained(0)
+        self._loaded()
         try:
             await self._runtime.warm_up()
         except Exception as error:  # noqa: BLE001 - a request that needs what failed tells it
             logger.info("the runtime was not got ready ahead: %s", type(error).__name__)
-
-    def _offered(self, method: str) -> bool:
-        """Optional methods are served where they are advertised, and only there (INI-4)."""
-        capabilities = self._runtime.capabilities
-        optional = {
-            "session/fork": capabilities.fork,
-            "session/delete": capabilities.delete,
-            "session/set_title": capabilities.title,
-            "session/archive": capabilities.archive,
-            "session/unarchive": capabilities.archive,
-            "auth/status": capabilities.auth_status,
-        }
-        return optional.get(method, True)
-
-    def _new(self, request: IncomingRequest, params: Params) -> Outcome:
-        request.on_cancel = _let_it_finish
-        return self._sessions.new(request, params, self._peers[request.connection].capabilities)
-
-    def _fork(self, request: IncomingRequest, params: Params) -> Outcome:
-        request.on_cancel = _let_it_finish
-        return self._sessions.fork(request, params, self._peers[request.connection].capabilities)
-
-    def _resume(self, request: IncomingRequest, params: Params) -> Outcome:
-        return self._sessions.resume(request, params, self._peers[request.connection].capabilities)
-
-    def _list(self, request: IncomingRequest, params: Params) -> Outcome:
-        return self._sessions.list(params)
-
-    def _close(self, request: IncomingRequest, params: Params) -> Outcome:
-        request.on_cancel = _let_it_finish
-        return self._sessions.close(request.connection, params["sessionId"])
-
-    def _delete(self, request: IncomingRequest, params: Params) -> Outcome:
-        request.on_cancel = _let_it_finish
-        return self._sessions.delete(params["sessionId"])
-
-    def _prompt(self, request: IncomingRequest, params: Params) -> Deferred:
-        key = validate_key(params.get("idempotencyKey"))
-        session_id: str = params["sessionId"]
-        session = self._sessions.active(request.connection, session_id)
-        check_prompt(params["prompt"], self._runtime.capabilities)
-        message_id = fresh_message_id() if key is None else derive_message_id(session_id, key)
-        fault_points.passing(Point.PARSED)
-        session.pump.take(request, message_id, params["prompt"], keyed=key is not None)
-        return DEFERRED
-
-    async def _set_config_option(self, request: IncomingRequest, params: Params) -> Params:
-        session = self._sessions.active(request.connection, params["sessionId"])
-        await session.backend.set_option(params["configId"], params["value"])
-        return {"configOptions": [dict(option) for option in session.backend.options()]}
-
-    async def _cancel_tool_call(self, request: IncomingRequest, params: Params) -> Params:
-        session = self._sessions.active(request.connection, params["sessionId"])
-        await session.backend.cancel_tool_call(params["toolCallId"])
-        return {}
-
-    async def _cancel_terminal(self, request: IncomingRequest, params: Params) -> Params:
-        session = self._sessions.active(request.connection, params["sessionId"])
-        await session.backend.cancel_terminal(params["terminalId"])
-        return {}
-
-    async def _set_title(self, request: IncomingRequest, params: Params) -> Params:
-        title = plain_title(params["title"])
-        if not title:
-            raise InvalidParams("title", "must not be empty")
-        await self._runtime.set_title(params["sessionId"], title)
-        return {"title": title}
-
-    def _archive(self, request: IncomingRequest, params: Params) -> Outcome:
-        request.on_cancel = _let_it_finish
-        return self._sessions.archive(params["sessionId"], archived=True)
-
-    def _unarchive(self, request: IncomingRequest, params: Params) -> Outcome:
-        request.on_cancel = _let_it_finish
-        return self._sessions.archive(params["sessionId"], archived=False)
-
-    async def _status(self, request: IncomingRequest, params: Params) -> Params:
-        return await self._sessions.status(params["sessionId"])
-
-    async def _auth_status(self, request: IncomingRequest, params: Params) -> Params:
-        return await self._runtime.auth_status()
-
-    async def _login(self, request: IncomingRequest, params: Params) -> Params:
-        await self._runtime.login(params["methodId"], params)
-        return {}
-
-    async def _logout(self, request: IncomingRequest, params: Params) -> Params:
-        await self._runtime.logout()
-        return {}
-
-
-def _let_it_finish() -> None:
-    """What was begun is ended: a half-open or half-closed session helps nobody (CAN-5 allows any one answer)."""
 
 
 def _capabilities(runtime: RuntimeCapabilities) -> Params:

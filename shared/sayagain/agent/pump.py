@@ -25,7 +25,8 @@ from sayagain.errors import (
     SessionInUse,
 )
 from sayagain.fault_points import Point
-from sayagain.runtime import Foreground, Rejected, Runtime, RuntimeSession
+from sayagain.runtime.events import Foreground, Rejected
+from sayagain.runtime.seam import Runtime, RuntimeSession
 
 __all__ = ["PromptPump"]
 

@@ -18,8 +18,16 @@ from sayagain.agent.session import Session
 from sayagain.errors import SessionInUse, SessionNotFound
 from sayagain.fault_points import Point
 from sayagain.protocol.notices import notice_from
-from sayagain.runtime import GLANCE, ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
-from sayagain.runtime.history import closing
+from sayagain.runtime.history import (
+    ChildStarts,
+    HistoryEnds,
+    HistoryEntry,
+    HistoryUpdate,
+    Unreadable,
+    UserTurn,
+    closing,
+)
+from sayagain.runtime.seam import GLANCE
 
 __all__ = ["replay"]
 

@@ -24,19 +24,17 @@ from sayagain.agent.pump import PromptPump
 from sayagain.connection import Connection, ConnectionLost, PeerError
 from sayagain.errors import RuntimeDied, to_wire
 from sayagain.fault_points import Point
-from sayagain.runtime import (
+from sayagain.runtime.events import (
     Ask,
     AskWithdrawn,
     ChildAnnounced,
     Foreground,
     Inserted,
     Rejected,
-    Runtime,
     RuntimeEvent,
-    RuntimeSession,
-    SessionSetup,
     Update,
 )
+from sayagain.runtime.seam import Runtime, RuntimeSession, SessionSetup
 
 __all__ = ["Child", "Session"]
 

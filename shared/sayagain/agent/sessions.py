@@ -24,7 +24,7 @@ from sayagain.errors import InvalidParams, SessionNotFound
 from sayagain.fault_points import Point
 from sayagain.identity import root_session_id
 from sayagain.protocol.notices import notice_from
-from sayagain.runtime import Runtime, RuntimeSession, SessionSetup
+from sayagain.runtime.seam import Runtime, RuntimeSession, SessionSetup
 
 __all__ = ["Sessions"]
 

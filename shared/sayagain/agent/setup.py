@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sayagain.errors import InvalidParams
-from sayagain.runtime import RuntimeCapabilities, SessionSetup
+from sayagain.runtime.capabilities import RuntimeCapabilities
+from sayagain.runtime.seam import SessionSetup
 
 __all__ = ["changed", "check_prompt", "plain_title", "session_setup"]
 

@@ -7,14 +7,17 @@ import (35 of 105 ms, measured).
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
+from anyio.abc import TaskStatus
 
-from sayagain.runtime.history import HistoryEntry, closing
-from sayagain.runtime.seam import Runtime, RuntimeCapabilities, RuntimeSession, SessionPage, SessionSetup
+if TYPE_CHECKING:
+    from sayagain.runtime.capabilities import RuntimeCapabilities
+    from sayagain.runtime.history import HistoryEntry
+    from sayagain.runtime.seam import Runtime, RuntimeSession, SessionPage, SessionSetup
 
 __all__ = ["LazyRuntime"]
 
@@ -29,10 +32,11 @@ class _Attempt:
 
 
 class LazyRuntime:
-    """Implements :class:`~sayagain.runtime.Runtime`: answers for itself at first, passes all else on.
+    """Implements :class:`~sayagain.runtime.seam.Runtime`: answers for itself at first, passes all else on.
 
     ``load`` imports and makes the implementation. It lives in a task of its own, since the request that needs it first
-    may be cancelled at any moment, and ends long before it.
+    may be cancelled at any moment, and ends long before it. ``ahead`` is entered at once, around all of that: for what
+    takes its time in another process.
     """
 
     def __init__(
@@ -42,19 +46,22 @@ class LazyRuntime:
         capabilities: RuntimeCapabilities,
         auth_methods: Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]],
         load: Callable[[], Runtime],
+        *,
+        ahead: AbstractAsyncContextManager[object] | None = None,
     ) -> None:
         self.name = name
         self.title = title
         self.capabilities = capabilities
         self._auth_methods = auth_methods
         self._load = load
+        self._ahead = ahead or nullcontext()
         self._attempt = _Attempt()
         self._leaving = anyio.Event()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         tasks = await self._stack.enter_async_context(anyio.create_task_group())
-        tasks.start_soon(self._host)
+        await tasks.start(self._host)
         return self
 
     async def __aexit__(
@@ -73,13 +80,16 @@ class LazyRuntime:
         assert attempt.outcome is not None
         return attempt.outcome
 
-    async def _host(self) -> None:
+    async def _host(self, *, task_status: TaskStatus[None]) -> None:
+        # Who enters us goes on when this task first waits: what is to be ahead is under way then.
+        task_status.started()
         # Sessions are closed, and then the runtime is left, when everything around is cancelled already.
         with anyio.CancelScope(shield=True):
-            while not self._leaving.is_set():
-                await self._attempt.wanted.wait()
-                if not self._leaving.is_set():
-                    await self._serve(self._attempt)
+            async with self._ahead:
+                while not self._leaving.is_set():
+                    await self._attempt.wanted.wait()
+                    if not self._leaving.is_set():
+                        await self._serve(self._attempt)
 
     async def _serve(self, attempt: _Attempt) -> None:
         try:
@@ -148,7 +158,10 @@ class LazyRuntime:
 
     async def history(self, session_id: str, *, live: bool) -> AsyncGenerator[HistoryEntry]:
         """See the seam."""
-        async with closing((await self._loaded()).history(session_id, live=live)) as entries:
+        runtime = await self._loaded()
+        from sayagain.runtime.history import closing
+
+        async with closing(runtime.history(session_id, live=live)) as entries:
             async for entry in entries:
                 yield entry
 

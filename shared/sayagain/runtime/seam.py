@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from sayagain.runtime.capabilities import RuntimeCapabilities
 from sayagain.runtime.events import RuntimeEvent, WireMapping
 from sayagain.runtime.history import HistoryEntry
 
@@ -14,7 +15,6 @@ __all__ = [
     "GLANCE",
     "OWNER_PATIENCE",
     "Runtime",
-    "RuntimeCapabilities",
     "RuntimeSession",
     "SessionPage",
     "SessionSetup",
@@ -28,28 +28,6 @@ death, and a closing adapter gives its runtime 2 s to store what it has."""
 
 GLANCE: Final = 0.3
 """Seconds that those wait who can do without owning: a replay shows what is stored either way."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeCapabilities:
-    """What this runtime can do beyond the baseline; the agent advertises just that (INI-4, INI-7, INI-8).
-
-    ``title``, ``archive`` and ``auth_status`` are about the methods of these names: without one, its method is never
-    called.
-    """
-
-    image: bool = False
-    audio: bool = False
-    embedded_context: bool = False
-    mcp_stdio: bool = False
-    mcp_http: bool = False
-    fork: bool = False
-    delete: bool = False
-    additional_directories: bool = False
-    title: bool = False
-    archive: bool = False
-    auth_status: bool = False
-    system_prompt_modes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,18 +16,9 @@ import anyio.lowlevel
 
 from sayagain.errors import InvalidParams, SessionNotFound
 from sayagain.identity import new_session_id
-from sayagain.runtime import (
-    ChildStarts,
-    HistoryEnds,
-    HistoryEntry,
-    HistoryUpdate,
-    RuntimeCapabilities,
-    SessionPage,
-    SessionSetup,
-    StoredSession,
-    Unreadable,
-    UserTurn,
-)
+from sayagain.runtime.capabilities import RuntimeCapabilities
+from sayagain.runtime.history import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
+from sayagain.runtime.seam import SessionPage, SessionSetup, StoredSession
 from sayagain.testing.fake_session import FakeSession, FakeStore, text
 
 __all__ = ["FakeRuntime", "FakeSession", "FakeStore", "text"]

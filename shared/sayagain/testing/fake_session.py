@@ -12,23 +12,18 @@ import anyio.lowlevel
 
 from sayagain.errors import InvalidParams, RuntimeDied, SayagainError, SessionInUse
 from sayagain.identity import child_session_id
-from sayagain.runtime import (
-    OWNER_PATIENCE,
+from sayagain.runtime.events import (
     Ask,
     AskWithdrawn,
     ChildAnnounced,
-    ChildStarts,
     Foreground,
-    HistoryEnds,
-    HistoryEntry,
-    HistoryUpdate,
     Inserted,
     Rejected,
     RuntimeEvent,
-    SessionSetup,
     Update,
-    UserTurn,
 )
+from sayagain.runtime.history import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, UserTurn
+from sayagain.runtime.seam import OWNER_PATIENCE, SessionSetup
 
 __all__ = ["FakeSession", "FakeStore", "Owner", "text"]
 

@@ -9,7 +9,8 @@ from typing import Any
 import anyio
 
 from sayagain.agent import Agent
-from sayagain.runtime import Ask, Foreground, SessionSetup
+from sayagain.runtime.events import Ask, Foreground
+from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.fake_runtime import FakeRuntime, FakeSession, text
 from sayagain.transports.stdio import take_stdio
 
@@ -84,7 +85,7 @@ class Session(FakeSession):
 
 
 async def main() -> None:
-    async with Agent(Runtime()) as agent:
+    async with Runtime() as runtime, Agent(runtime) as agent:
         await agent.serve(take_stdio())
 
 

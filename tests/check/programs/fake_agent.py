@@ -19,7 +19,7 @@ from sayagain.transports.stdio import take_stdio
 
 
 async def serve(transport: Any) -> None:
-    async with Agent(FakeRuntime()) as agent:
+    async with FakeRuntime() as runtime, Agent(runtime) as agent:
         await agent.serve(transport)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from sayagain.errors import HistoryUnreadable, InvalidParams, SessionNotFound
-from sayagain.runtime import SessionPage, StoredSession
+from sayagain.runtime.seam import SessionPage, StoredSession
 from sayagain_claude.transcripts.paths import is_session_id, preference, project_folders
 from sayagain_claude.transcripts.reader import Damaged, Row, parse_line, read_rows
 from sayagain_claude.transcripts.row import RowKind, classify, row_text

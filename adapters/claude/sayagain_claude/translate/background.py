@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from sayagain.runtime import RuntimeEvent, Update
+from sayagain.runtime.events import RuntimeEvent, Update
 from sayagain_claude.translate import harness, subagents, terminals, tools
 from sayagain_claude.translate.blocks import Block, Json, as_list, as_mapping, as_text, plain_text
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sayagain.identity import child_session_id
-from sayagain.runtime import ChildAnnounced, Foreground, RuntimeEvent, Update
+from sayagain.runtime.events import ChildAnnounced, Foreground, RuntimeEvent, Update
 from sayagain_claude.transcripts.row import RowKind, classify
 from sayagain_claude.translate import results, subagents, terminals, tools
 from sayagain_claude.translate.background import Tasks

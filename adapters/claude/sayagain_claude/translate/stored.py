@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from sayagain.identity import child_session_id
-from sayagain.runtime import HistoryEntry, HistoryUpdate, UserTurn
+from sayagain.runtime.history import HistoryEntry, HistoryUpdate, UserTurn
 from sayagain_claude.transcripts.lost import LostMessages
 from sayagain_claude.transcripts.row import Row, RowKind, classify, row_message_ids, row_text
 from sayagain_claude.translate import harness, results, subagents, terminals, tools

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sayagain.identity import child_session_id
 from sayagain.protocol.loose import Block, Json, as_list, as_mapping, as_text
-from sayagain.runtime import ChildAnnounced, Foreground, RuntimeEvent, Update
+from sayagain.runtime.events import ChildAnnounced, Foreground, RuntimeEvent, Update
 from sayagain_codex.translate import notices, subagents
 from sayagain_codex.translate.blocks import base64_text, text_content
 from sayagain_codex.translate.file_changes import change_call

@@ -12,19 +12,9 @@ import anyio.abc
 
 from sayagain.errors import SayagainError
 from sayagain.identity import fresh_message_id
-from sayagain.runtime import (
-    Foreground,
-    HistoryEntry,
-    HistoryUpdate,
-    Inserted,
-    Rejected,
-    Runtime,
-    RuntimeEvent,
-    RuntimeSession,
-    SessionSetup,
-    Update,
-    UserTurn,
-)
+from sayagain.runtime.events import Foreground, Inserted, Rejected, RuntimeEvent, Update
+from sayagain.runtime.history import HistoryEntry, HistoryUpdate, UserTurn
+from sayagain.runtime.seam import Runtime, RuntimeSession, SessionSetup
 
 __all__ = [
     "PATIENCE",

@@ -6,7 +6,8 @@ from typing import Final
 
 from sayagain.errors import HistoryUnreadable, InvalidParams, SessionNotFound
 from sayagain.identity import new_session_id
-from sayagain.runtime import HistoryEntry, Runtime, UserTurn
+from sayagain.runtime.history import HistoryEntry, UserTurn
+from sayagain.runtime.seam import Runtime
 from sayagain.testing.contract.harness import (
     Behaviour,
     Check,

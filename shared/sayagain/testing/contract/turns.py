@@ -7,19 +7,8 @@ from typing import Final
 import anyio
 
 from sayagain.errors import InvalidParams, SayagainError, SessionInUse
-from sayagain.runtime import (
-    Ask,
-    AskWithdrawn,
-    ChildAnnounced,
-    ChildStarts,
-    Foreground,
-    HistoryEnds,
-    HistoryUpdate,
-    Inserted,
-    Rejected,
-    Update,
-    UserTurn,
-)
+from sayagain.runtime.events import Ask, AskWithdrawn, ChildAnnounced, Foreground, Inserted, Rejected, Update
+from sayagain.runtime.history import ChildStarts, HistoryEnds, HistoryUpdate, UserTurn
 from sayagain.testing.contract.harness import (
     PATIENCE,
     Behaviour,
