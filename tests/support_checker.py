@@ -89,7 +89,7 @@ class Evidence:
     probes: Sequence[tuple[str, Any]] = ()
     """``(connection, request id)`` of well-formed prompts after a fault: they must work (I12)."""
     same_bytes: Sequence[Sequence[tuple[str, Any]]] = ()
-    """Groups of replaying requests between which the stored bytes did not change (I7)."""
+    """Groups of replaying requests, of sessions at rest, between which the stored bytes did not change (I7)."""
 
 
 @dataclass
@@ -352,12 +352,16 @@ class _Judge:
                     )
 
     def _replayed(self, name: tuple[str, Any]) -> list[Any]:
+        """All up to the marker, from the first history on: where the session is active already, what the agent told
+        before it read the request may come after it on the wire. Elsewhere nothing may (I6).
+        """
         request = next(request for request in self.requests if request.name == name)
         session = request.params["sessionId"]
         found: list[Any] = []
         for index, line, item in self.messages[name[0]]:
             if line.direction == "got" and index > request.index and item.get("method") == "session/update":
-                if _root(item["params"]["sessionId"]) == session:
+                begun = bool(found) or _kind(item) in HISTORY
+                if begun and _root(item["params"]["sessionId"]) == session:
                     found.append(item["params"])
                 if _kind(item) == "replay_complete" and item["params"]["sessionId"] == session:
                     break

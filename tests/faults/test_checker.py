@@ -137,6 +137,28 @@ def test_a_session_that_was_made_on_a_connection_may_be_told_of_while_it_is_repl
     assert run.verdicts() == []
 
 
+def _told_of_the_options(run: Run, *ids: str) -> None:
+    """The same history twice, the second time with an update of the options before, between or behind these."""
+    run.history(1, 4, ONE, TWO)
+    run.resume(1, 5)
+    for message_id in ids:
+        if message_id == "options":
+            run.update(1, "config_option_update", configOptions=[])
+        else:
+            run.update(1, "user_message", messageId=message_id, content=[])
+    run.update(1, "replay_complete")
+    run.result(1, 5)
+    run.same_bytes = [[("second", 5), ("second", 4)]]
+
+
+def test_what_was_on_its_way_when_a_replay_was_asked_for_is_no_part_of_it() -> None:
+    """A CLI that was started for the last prompt told its options late, between the request and the agent's reading
+    of it (seen on a loaded machine)."""
+    run = sound()
+    _told_of_the_options(run, "options", ONE, TWO)
+    assert run.verdicts() == []
+
+
 def stored_twice(run: Run) -> None:
     run.stored.append(Stored(ONE, 40, "One"))
 
@@ -224,6 +246,14 @@ def replays_differ(run: Run) -> None:
     run.same_bytes = [[("second", 4), ("second", 5)]]
 
 
+def options_within_a_replay(run: Run) -> None:
+    _told_of_the_options(run, ONE, "options", TWO)
+
+
+def options_before_the_marker(run: Run) -> None:
+    _told_of_the_options(run, ONE, TWO, "options")
+
+
 def key_in_a_line(run: Run) -> None:
     run.update(1, "session_info_update", title="key-one")
 
@@ -289,6 +319,8 @@ def ran_twice(run: Run) -> None:
         ("I6", state_before_the_marker),
         ("I6", chunk_before_the_marker),
         ("I7", replays_differ),
+        ("I7", options_within_a_replay),
+        ("I7", options_before_the_marker),
         ("I8", key_in_a_line),
         ("I8", key_in_a_log),
         ("I9", never_answered),
