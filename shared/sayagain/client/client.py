@@ -217,12 +217,6 @@ class Client:
             self._reach.tasks.start_soon(self._resuming.attach, session, self._reach.link)
         self.change()
 
-    async def lost(self) -> AgentFault:
-        """Wait until the agent is lost for good; why."""
-        while self.fault is None:
-            await self._changed.wait()
-        return self.fault
-
     def change(self) -> None:
         """Something that tasks may wait for has happened."""
         self._changed.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
 import anyio
@@ -24,8 +25,14 @@ MAX_GARBAGE: Final = 1000
 """Lines that are no JSON-RPC before the connection is given up. A few are forgiven: chatty dependencies are common
 (anomalyco/opencode#13634)."""
 
+_RESUME: Final = "session/resume"
+
 _EXCERPT: Final = 120
 """Bytes of the first output that an error may show."""
+
+
+def _nothing() -> None:
+    pass
 
 
 class LinkLost(Exception):
@@ -71,15 +78,32 @@ class _Heard:
 
 
 class LinkCall(Call):
-    """A request whose wait can be given up without giving up the request."""
+    """A request whose wait can be given up without giving up the request.
 
-    def __init__(self, withdraw: Callable[[Call], None]) -> None:
+    ``over`` is called in the place of the answer among all that comes: before anything later on the wire is looked at,
+    while a task that waits for the answer runs after it.
+    """
+
+    def __init__(self, withdraw: Callable[[Call], None], over: Callable[[], None]) -> None:
         super().__init__(withdraw)
         self.answered = anyio.Event()
+        self._over = over
 
     def end(self, outcome: Any) -> None:
         super().end(outcome)
-        self.answered.set()
+        if not self.answered.is_set():
+            self.answered.set()
+            self._over()
+
+
+@dataclass(slots=True)
+class _Resume:
+    """A ``session/resume`` that is not answered."""
+
+    call: LinkCall
+    given_up: bool = False
+    heard: float = 0.0
+    """When it was given up, or an update of its session came later."""
 
 
 class _Connection(Connection):
@@ -90,8 +114,8 @@ class _Connection(Connection):
     """Whether the agent has answered anything at all."""
     flooded: Callable[[], None]
 
-    def begin_call(self, method: str, params: Mapping[str, Any]) -> LinkCall:
-        return self._begin(LinkCall(self._withdraw), method, params)
+    def begin_call(self, method: str, params: Mapping[str, Any], over: Callable[[], None]) -> LinkCall:
+        return self._begin(LinkCall(self._withdraw, over), method, params)
 
     def _take(self, message: jsonrpc.Message, reply: Reply) -> None:
         if isinstance(message, jsonrpc.Invalid):
@@ -116,6 +140,8 @@ class Link:
         self._connection = _Connection(self._heard, self)
         self._connection.flooded = self._garbled
         self._scope = anyio.CancelScope()
+        self._resumes: dict[str, _Resume] = {}
+        """By session id."""
         self.ended = anyio.Event()
         self.fault: AgentFault | None = None
 
@@ -143,7 +169,7 @@ class Link:
 
     def begin(self, method: str, params: Mapping[str, Any]) -> LinkCall:
         """Queue a request at once, in the order of the calls."""
-        return self._connection.begin_call(method, params)
+        return self._connection.begin_call(method, params, _nothing)
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Queue a notification."""
@@ -166,12 +192,61 @@ class Link:
         self.end(self._garbage() if self._connection.garbage else self._silence("initialize"))
         raise LinkLost
 
-    async def call(self, method: str, params: Mapping[str, Any], *, streams: bool = False) -> Mapping[str, Any]:
-        """A request that is answered soon. ``streams``: as long as anything is heard, it may take its time.
+    async def call(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A request that is answered soon.
 
         Raises :class:`~sayagain.connection.PeerError` and :class:`LinkLost`. When the limit is over, the link ends.
         """
-        call = self.begin(method, params)
+        if method == _RESUME:
+            return await self.resume(params)
+        return await self._answer(self.begin(method, params), method)
+
+    async def resume(
+        self, params: Mapping[str, Any], *, begun: Callable[[], None] = _nothing, over: Callable[[], None] = _nothing
+    ) -> Mapping[str, Any]:
+        """``session/resume``. As long as anything is heard, it may take its time.
+
+        The updates between ``begun`` and ``over`` belong to this request and to no other of its session; a marker does
+        not say whose it is (spec of the marker, FAQ). So it waits until earlier ones are answered, which an agent does
+        exactly once, cancelled or not (CAN-5); those too that were given up, which cancels them (CAN-6).
+
+        Raises as :meth:`call` does; what was given up has the same limit.
+        """
+        session_id: object = params.get("sessionId")
+        if not isinstance(session_id, str):
+            # Of the application's own making. The agent refuses it.
+            return await self._answer(self.begin(_RESUME, params), _RESUME)
+        await self._vacate(session_id)
+
+        def end() -> None:
+            self._resumes.pop(session_id, None)
+            over()
+
+        begun()
+        call = self._connection.begin_call(_RESUME, params, end)
+        resume = _Resume(call)
+        if not call.answered.is_set():
+            self._resumes[session_id] = resume
+        try:
+            return await self._answer(call, _RESUME, streams=True)
+        finally:
+            if not call.answered.is_set():
+                resume.given_up, resume.heard = True, anyio.current_time()
+                self.notify("$/cancel_request", {"requestId": call.id})
+
+    async def _vacate(self, session_id: str) -> None:
+        """Wait until no resume of the session is unanswered. Who waits for one has a limit for it; here it is for those
+        that were given up: how long nothing comes of them.
+        """
+        while (resume := self._resumes.get(session_id)) is not None:
+            left = self._patience
+            if resume.given_up and (left := resume.heard + self._patience - anyio.current_time()) <= 0:
+                self.end(self._silence(f"a cancelled {_RESUME}"))
+                raise LinkLost
+            with anyio.move_on_after(left):
+                await resume.call.answered.wait()
+
+    async def _answer(self, call: LinkCall, method: str, *, streams: bool = False) -> Mapping[str, Any]:
         while True:
             with anyio.move_on_after(self._patience) as limit:
                 return await self._result(call)
@@ -239,6 +314,8 @@ class Link:
             return self._receiver.told(method, params)
         session_id, update = params.get("sessionId"), params.get("update")
         if isinstance(session_id, str) and isinstance(update, dict):
+            if (resume := self._resumes.get(session_id)) is not None:
+                resume.heard = self._heard.last
             self._receiver.updated(self, session_id, cast("dict[str, Any]", update))
         return None
 

@@ -11,7 +11,6 @@ from sayagain.client.errors import AgentGarbled
 from sayagain.client.link import Link
 from sayagain.client.outbox import Outbox
 from sayagain.client.session import Session
-from sayagain.connection import PeerError
 from sayagain.fault_points import Point
 
 __all__ = ["Home", "find_home", "made_id"]
@@ -28,21 +27,19 @@ class Home:
 async def find_home(outbox: Outbox, link: Link, session: Session) -> Home | None:
     """Move the prompts of a session that the agent does not know.
 
-    ``None`` when a prompt in it was confirmed, when no client of this outbox made it, or the agent makes no other.
+    ``None`` when a prompt in it was confirmed, or when no client of this outbox made it.
 
-    Raises :class:`~sayagain.client.link.LinkLost`, and :class:`~sayagain.client.errors.OutboxError`: as ``OutboxBusy``
-    also when a living process may still get a prompt of it inserted.
+    Raises :class:`~sayagain.connection.PeerError` when the agent refuses to make another, and as :func:`made_id` does;
+    :class:`~sayagain.client.link.LinkLost`; and :class:`~sayagain.client.errors.OutboxError`: as ``OutboxBusy`` also
+    when a living process may still get a prompt of it inserted.
     """
     old = session.session_id
     if (known := await outbox.moved_to(old)) is not None:
         return Home(known, None)
     if not await outbox.unsettled(old):
         return None
-    try:
-        answer = await link.call("session/new", {**session.setup, "cwd": session.cwd})
-        made = made_id(answer)
-    except (PeerError, AgentGarbled):
-        return None
+    answer = await link.call("session/new", {**session.setup, "cwd": session.cwd})
+    made = made_id(answer)
     await outbox.opened(made, session.cwd)
     fault_points.passing(Point.CLIENT_MOVING)
     target = await outbox.move(old, made)

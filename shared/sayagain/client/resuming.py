@@ -22,6 +22,7 @@ from sayagain.client.link import Link, LinkLost
 from sayagain.client.moving import find_home
 from sayagain.client.prompts import Fate, fate_of
 from sayagain.client.replay import Replay, ReplayTracker, empty_replay, failed_replay
+from sayagain.client.retries import Retries
 from sayagain.client.session import Session
 from sayagain.connection import PeerError
 from sayagain.fault_points import Point
@@ -99,8 +100,12 @@ class _Attempts:
                 return _Remedy.LOOK_AGAIN
             self.unknown.add(self.session.session_id)
             return _Remedy.MOVE
+        return _Remedy.PAUSE if self.passes(refusal, limit) else _Remedy.NONE
+
+    def passes(self, refusal: PeerError, limit: int) -> bool:
+        """Whether what was refused, be it another session in its place, may be asked for once more."""
         self.refusals += 1
-        return _Remedy.PAUSE if fate in self._may_pass and self.refusals < limit else _Remedy.NONE
+        return fate_of(refusal) in self._may_pass and self.refusals < limit
 
     def moved(self) -> None:
         """The session has a new id: nothing that came under the old one says anything of it."""
@@ -184,22 +189,31 @@ class Resuming:
 
     async def _ask(self, attempts: _Attempts, link: Link) -> None:
         session = attempts.session
-        if not session.known:
-            # Nobody has read it yet: what a failed attempt brought would be told twice.
-            for event in session.pending_events():
-                if not isinstance(event, Update):
-                    self._inbox.deliver(session, event)
+        tracker: ReplayTracker | None = None
+
+        def begun() -> None:
+            nonlocal tracker
+            if not session.known:
+                # Nobody has read it yet: what a failed attempt brought would be told twice.
+                for event in session.pending_events():
+                    if not isinstance(event, Update):
+                        self._inbox.deliver(session, event)
+            tracker = session.tracker = attempts.tracker()
+
+        def over() -> None:
+            if session.tracker is tracker:
+                session.tracker = None
+
         params = {**session.setup, "sessionId": session.session_id, "cwd": session.cwd}
         if attempts.replaying:
             params["replayFrom"] = {"type": "start"}
-        tracker = session.tracker = attempts.tracker()
         try:
-            answer = await link.call("session/resume", params, streams=True)
+            answer = await link.resume(params, begun=begun, over=over)
         except (LinkLost, PeerError):
-            attempts.replay = failed_replay(tracker, attempts.replay)
+            # Without one it was not asked.
+            if tracker is not None:
+                attempts.replay = failed_replay(tracker, attempts.replay)
             raise
-        finally:
-            session.tracker = None
         attempts.replay = None if tracker is None else tracker.finish(succeeded=True)
         self._client.activate(session, link, answer)
 
@@ -218,7 +232,7 @@ class Resuming:
                 await self._outlive(attempts.session)
                 await anyio.sleep(retries.pause(2))
             case _Remedy.MOVE:
-                return await self._move(attempts, link, refusal)
+                return await self._move(attempts, link, refusal, retries)
         return False
 
     async def _outlive(self, session: Session) -> None:
@@ -226,15 +240,21 @@ class Resuming:
         if await self._client.outbox.unsettled(session.session_id):
             await self._client.outbox.take(session.session_id, patience=self._patience)
 
-    async def _move(self, attempts: _Attempts, link: Link, refusal: PeerError) -> bool:
+    async def _move(self, attempts: _Attempts, link: Link, refusal: PeerError, retries: Retries) -> bool:
         """The agent does not know the session: go on in another one, if nothing was ever confirmed in it.
 
-        True when that is active; false when another client was quicker to make it, so that it is still to be resumed.
-        Raises as :func:`~sayagain.client.moving.find_home` does, :class:`Elsewhere`, and the refusal when there is no
-        other session.
+        True when that is active; false when there is more to ask for: another client was quicker to make it, or the
+        agent makes none for now. Raises as :func:`~sayagain.client.moving.find_home` does, :class:`Elsewhere`,
+        :class:`~sayagain.client.errors.ResumeFailed`, and the refusal when there is no other session.
         """
         session, old = attempts.session, attempts.session.session_id
-        home = await find_home(self._client.outbox, link, session)
+        try:
+            home = await find_home(self._client.outbox, link, session)
+        except PeerError as other:
+            if not attempts.passes(other, retries.attempts):
+                raise attempts.failed(other, "the agent does not know it, and makes no other") from other
+            await anyio.sleep(retries.pause(attempts.refusals))
+            return False
         # An agent that uses an id twice can make the outbox point in circles.
         if home is None or (home.answer is None and home.session_id in attempts.unknown):
             raise refusal

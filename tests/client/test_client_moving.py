@@ -1,0 +1,134 @@
+"""Sessions that were never stored: another one is made for their prompts, or it is said why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from client.places import Scripted
+from sayagain.client import (
+    AgentGarbled,
+    Moved,
+    Outbox,
+    OutcomeUnknown,
+    PromptKept,
+    ResumeFailed,
+    Retries,
+    new_key,
+    with_retries,
+)
+from sayagain.connection import PeerError
+
+QUICK = Retries(attempts=4, first=0.001, longest=0.01)
+
+
+class Forgetful:
+    """An agent that knows no session but those that it has made, and does that as ``news`` says; then it refuses."""
+
+    def __init__(self, news: Iterator[Mapping[str, Any]]) -> None:
+        self.made: set[object] = set()
+        self.asked = 0
+        self._news = news
+
+    def __call__(self, asked: dict[str, Any]) -> list[Mapping[str, Any] | bytes | None]:
+        if "id" not in asked:
+            return []
+        match asked["method"]:
+            case "session/new":
+                self.asked += 1
+                answer = next(self._news, {"error": {"code": -32603, "message": "not now"}})
+                self.made.add(answer.get("result", {}).get("sessionId"))
+            case "session/resume" if asked["params"]["sessionId"] not in self.made:
+                answer = {"error": {"code": -32002, "message": "unknown session"}}
+            case "session/prompt":
+                answer = {"result": {"messageId": "m"}}
+            case "_die":
+                self.made.clear()
+                return [None]
+            case _:
+                answer = {"result": {"protocolVersion": 2}}
+        return [{"id": asked["id"], **answer}]
+
+
+NEW = {"result": {"sessionId": "new"}}
+
+
+def refusal(code: int) -> Mapping[str, Any]:
+    return {"error": {"code": code, "message": "no room"}}
+
+
+async def lost(outbox: Outbox) -> None:
+    """A client made the session, and died with a prompt in it."""
+    await outbox.opened("lost", "/")
+    await outbox.add("lost", "/", new_key(), [{"type": "text", "text": "one"}])
+
+
+class TestAnAgentThatMakesNoOther:
+    @pytest.mark.parametrize("refusals", [1, 3])
+    async def test_for_now(self, outbox_path: Path, refusals: int) -> None:
+        agent = Forgetful(iter([refusal(-32603)] * refusals + [NEW]))
+        async with Outbox(outbox_path) as outbox:
+            await lost(outbox)
+            with anyio.fail_after(20):
+                async with with_retries(Scripted(agent).open, QUICK, outbox=outbox) as client:
+                    session, replay = await client.resume("lost", "/", replay=True)
+                    assert session.session_id == "new"
+                    assert replay is not None
+                    assert replay.whole
+                    assert len((await session.resend()).inserted) == 1
+
+    @pytest.mark.parametrize(("code", "asked"), [(-32603, 4), (-32602, 1), (-32000, 1), (-32601, 1), (-32002, 1)])
+    async def test_the_cause_is_told(self, outbox_path: Path, code: int, asked: int) -> None:
+        """-32002 would say that all there is to know is that the session is gone."""
+        agent = Forgetful(iter([refusal(code)] * 10))
+        async with Outbox(outbox_path) as outbox:
+            await lost(outbox)
+            with anyio.fail_after(20):
+                async with with_retries(Scripted(agent).open, QUICK, outbox=outbox) as client:
+                    with pytest.raises(ResumeFailed, match=r"no room.*does not know it, and makes no other") as caught:
+                        await client.resume("lost", "/", replay=True)
+            assert (caught.value.code, agent.asked, len(await outbox.prompts("lost"))) == (code, asked, 1)
+            assert isinstance(caught.value.__cause__, PeerError)
+            assert caught.value.__cause__.text == "no room"
+            assert caught.value.replay is not None
+            assert not caught.value.replay.whole
+
+    async def test_one_without_an_id(self, outbox_path: Path) -> None:
+        agent = Forgetful(iter([{"result": {}}]))
+        async with Outbox(outbox_path) as outbox:
+            await lost(outbox)
+            with anyio.fail_after(20):
+                async with with_retries(Scripted(agent).open, QUICK, outbox=outbox) as client:
+                    with pytest.raises(ResumeFailed, match="without an id") as caught:
+                        await client.resume("lost", "/")
+            assert isinstance(caught.value.cause, AgentGarbled)
+
+    async def test_after_a_lost_connection(self, outbox_path: Path) -> None:
+        """Nobody asks: the trouble is waited out all the same."""
+        agent = Forgetful(iter([{"result": {"sessionId": "first"}}, refusal(-32603), refusal(-32800), NEW]))
+        with anyio.fail_after(20):
+            async with with_retries(Scripted(agent).open, QUICK, outbox=outbox_path) as client:
+                session = await client.new_session("/")
+                with pytest.raises(OutcomeUnknown):
+                    await client.request("_die", {})
+                async for event in session:
+                    assert event == Moved("first", "new", [])
+                    break
+                assert await session.prompt("one") == "m"
+
+    async def test_and_then_says_why(self, outbox_path: Path) -> None:
+        agent = Forgetful(iter([{"result": {"sessionId": "first"}}, refusal(-32000)]))
+        with anyio.fail_after(20):
+            async with with_retries(Scripted(agent).open, QUICK, outbox=outbox_path) as client:
+                session = await client.new_session("/")
+                with pytest.raises(OutcomeUnknown):
+                    await client.request("_die", {})
+                with pytest.raises(ResumeFailed, match="no room") as caught:
+                    await anext(session)
+                assert caught.value.code == -32000
+                with pytest.raises(PromptKept, match="no room"):
+                    await session.prompt("one")
