@@ -49,6 +49,9 @@ class Process:
         for stream in (self._out, self.stdout, self.stdin, self._in):
             stream.close()
 
+    async def running(self) -> Process:
+        return self
+
     # The test's side.
 
     async def read(self) -> Any:
@@ -193,13 +196,13 @@ async def serving(monkeypatch: pytest.MonkeyPatch, log: Log) -> AsyncIterator[tu
     """One started process of a :class:`Servers`."""
     process = Process()
 
-    async def spawn(*_: Any, **__: Any) -> Process:
+    async def begin(*_: Any, **__: Any) -> Process:
         return process
 
     async def prepare(_: AppServer) -> None:
         return None
 
-    monkeypatch.setattr(launch, "spawn", spawn)
+    monkeypatch.setattr(launch, "begin", begin)
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             servers = Servers(

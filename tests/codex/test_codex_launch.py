@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from pytest_mock import MockerFixture
 
 from sayagain.errors import RuntimeMissing
-from sayagain.processes.spawn import ExitStatus
+from sayagain.processes.spawn import ExitStatus, GuardedProcess, Starting
 from sayagain_codex import launch
 from sayagain_codex.launch import Launcher
 from sayagain_codex.runtime import CodexRuntime
@@ -18,54 +19,66 @@ from sayagain_codex.runtime import CodexRuntime
 pytestmark = pytest.mark.real
 
 
-async def test_the_first_process_is_the_one_that_was_started_ahead(env: dict[str, str]) -> None:
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[GuardedProcess]:
+    """Every process whose start was waited for."""
+    processes: list[GuardedProcess] = []
+    running = Starting.running
+
+    async def noted(starting: Starting) -> GuardedProcess:
+        processes.append(await running(starting))
+        return processes[-1]
+
+    monkeypatch.setattr(Starting, "running", noted)
+    return processes
+
+
+def guard_of(launcher: Launcher) -> int:
+    assert launcher._ahead is not None
+    return launcher._ahead.starting._process.pid
+
+
+async def test_the_first_process_is_the_one_that_was_started_ahead(
+    env: dict[str, str], ran: list[GuardedProcess]
+) -> None:
     with anyio.fail_after(30):
         async with Launcher(env) as launcher:
-            ahead = launcher._ahead
-            assert ahead is not None
+            ahead = guard_of(launcher)
             async with CodexRuntime(env, launcher) as runtime:
                 await runtime.warm_up()
-                assert runtime._servers._server is not None
-                assert runtime._servers._server.runtime_pid == ahead.process.runtime_pid
                 await runtime._servers.stop()
                 await runtime.warm_up()
-                assert runtime._servers._server.runtime_pid != ahead.process.runtime_pid
+    assert [process.pid == ahead for process in ran] == [True, False]
 
 
-async def test_one_that_nobody_took_ends_by_itself(env: dict[str, str]) -> None:
+async def test_one_that_nobody_took_ends_by_itself(env: dict[str, str], ran: list[GuardedProcess]) -> None:
     with anyio.fail_after(30):
         async with Launcher(env) as launcher:
-            ahead = launcher._ahead
-            assert ahead is not None
-        # Not killed: a process that is ended in the middle of its start may be at work on its own files.
-        assert ahead.process.status == ExitStatus(0, None)
+            ahead = guard_of(launcher)
+    # Not killed: a process that is ended in the middle of its start may be at work on its own files.
+    assert [(process.pid, process.status) for process in ran] == [(ahead, ExitStatus(0, None))]
 
 
-async def test_one_that_would_keep_another_login_is_ended(env: dict[str, str]) -> None:
+async def test_one_that_would_keep_another_login_is_ended(env: dict[str, str], ran: list[GuardedProcess]) -> None:
     with anyio.fail_after(30):
         async with Launcher(env) as launcher:
-            ahead = launcher._ahead
-            assert ahead is not None
             launcher.ephemeral_login = True
-            taken = await launcher.take()
+            taken, _ = await launcher.take()
             try:
-                assert ahead.process.status is not None
-                arguments = Path(f"/proc/{taken.process.runtime_pid}/cmdline").read_bytes()
+                assert [process.status for process in ran] == [ExitStatus(0, None), None]
+                arguments = Path(f"/proc/{taken.runtime_pid}/cmdline").read_bytes()
                 assert b'cli_auth_credentials_store="ephemeral"' in arguments
             finally:
-                await taken.process.aclose()
+                await taken.aclose()
 
 
 async def test_a_failure_that_nobody_foresaw_ends_nothing(env: dict[str, str], mocker: MockerFixture) -> None:
-    spawn = mocker.patch.object(launch, "spawn", side_effect=[RuntimeError("no thread can be started"), Gone()])
+    starting: Any = mocker.Mock(running=mocker.AsyncMock(return_value="a process"))
+    begin = mocker.patch.object(launch, "begin", side_effect=[RuntimeError("no thread can be started"), starting])
     with anyio.fail_after(30):
         async with Launcher(env) as launcher:
-            assert isinstance((await launcher.take()).process, Gone)
-    assert spawn.call_count == 2
-
-
-class Gone:
-    """A process that its taker has ended."""
+            process, _ = await launcher.take()
+    assert (process, begin.call_count) == ("a process", 2)
 
 
 async def test_what_fails_ahead_is_told_by_whoever_needs_it(env: Mapping[str, str], tmp_path: Path) -> None:
@@ -76,5 +89,5 @@ async def test_what_fails_ahead_is_told_by_whoever_needs_it(env: Mapping[str, st
                 await launcher.take()
             executable.write_text("#!/bin/sh\nexec cat\n")
             executable.chmod(0o755)
-            taken = await launcher.take()
-            await taken.process.aclose()
+            process, _ = await launcher.take()
+            await process.aclose()

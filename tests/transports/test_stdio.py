@@ -13,6 +13,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
+from pytest_mock import MockerFixture
 
 from sayagain.transports import ClosedTransport
 from sayagain.transports.stdio import StdioTransport
@@ -58,10 +59,18 @@ def descriptors() -> Iterator[Descriptors]:
         os.close(fd)
 
 
-@pytest.fixture(params=["pipes", "socketpair"])
-def ends(request: pytest.FixtureRequest, descriptors: Descriptors) -> Ends:
-    make: Callable[[], Ends] = getattr(descriptors, request.param)
-    return make()
+@pytest.fixture(params=["pipes", "pipes of an old kernel", "socketpair"])
+def ends(request: pytest.FixtureRequest, descriptors: Descriptors, monkeypatch: pytest.MonkeyPatch) -> Ends:
+    if request.param == "socketpair":
+        return descriptors.socketpair()
+    if request.param != "pipes":
+        monkeypatch.setattr(os, "pwritev", refuse, raising=False)
+    return descriptors.pipes()
+
+
+def refuse(*_: object) -> int:
+    """As Linux before 6.5 does for a pipe."""
+    raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
 
 @pytest.fixture(params=[False, True], ids=["readiness", "threads"])
@@ -143,6 +152,29 @@ async def test_large_payload_to_a_slow_reader(ends: Ends, threads: bool) -> None
             assert not sent.is_set()
             start_reading.set()
     assert read == [payload]
+
+
+async def test_a_pipe_gets_all_that_it_has_room_for_in_one_write(
+    descriptors: Descriptors, mocker: MockerFixture
+) -> None:
+    ends = descriptors.pipes()
+    if not takes_what_fits(ends):
+        pytest.skip("this kernel cannot write to a pipe without blocking")
+    transport = StdioTransport(*ends[:2])
+    write = mocker.spy(os, "pwritev")
+    with anyio.fail_after(10):
+        await transport.send(bytes(60_000))
+    assert write.call_count == 1
+    await transport.aclose()
+    assert len(drain(ends[2])) == 60_000
+
+
+def takes_what_fits(ends: Ends) -> bool:
+    try:
+        os.pwritev(ends[1], [b"x"], -1, os.RWF_NOWAIT)
+    except (OSError, AttributeError):
+        return False
+    return os.read(ends[2], 1) == b"x"
 
 
 async def test_large_payload_from_the_peer(ends: Ends, threads: bool, descriptors: Descriptors) -> None:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 import anyio
 
-from sayagain.processes.spawn import GuardedProcess, spawn
+from sayagain.errors import RuntimeFault
+from sayagain.processes.spawn import GuardedProcess, Starting, begin
 from sayagain_codex.command import command_line, environment
 from sayagain_codex.executable import find_executable
 
@@ -26,9 +28,9 @@ GRACE: Final = 2.0
 
 
 class Launched(NamedTuple):
-    """A process that runs, and has been told nothing yet."""
+    """A process that was told nothing yet."""
 
-    process: GuardedProcess
+    starting: Starting
     executable: str
     ephemeral_login: bool
 
@@ -47,11 +49,10 @@ class Launcher:
         """Whether the next process keeps its login in memory."""
 
     async def __aenter__(self) -> Self:
-        async with self._lock:
-            try:
-                self._ahead = await self._launch()
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again for whoever needs one
-                logger.info("Codex was not started ahead: %s", type(error).__name__)
+        try:
+            self._ahead = await self._begin()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again for whoever needs one
+            logger.info("Codex was not started ahead: %s", type(error).__name__)
         return self
 
     async def __aexit__(
@@ -61,8 +62,8 @@ class Launcher:
             async with self._lock:
                 await self._discard()
 
-    async def take(self) -> Launched:
-        """The process that was started ahead, or else a new one; it is the caller's to end.
+    async def take(self) -> tuple[GuardedProcess, str]:
+        """The process that was started ahead, or else a new one, which is the caller's to end; and its executable.
 
         Raises :class:`~sayagain.errors.RuntimeMissing` and :class:`~sayagain.errors.RuntimeFault`.
         """
@@ -70,23 +71,27 @@ class Launcher:
             if self._ahead is not None and self._ahead.ephemeral_login is not self.ephemeral_login:
                 await self._discard()
             ahead, self._ahead = self._ahead, None
-            return ahead or await self._launch()
+            taken = ahead or await self._begin()
+            return await taken.starting.running(), taken.executable
 
-    async def _launch(self) -> Launched:
+    async def _begin(self) -> Launched:
         executable = find_executable(self._env)
-        process = await spawn(
+        starting = await begin(
             command_line(executable, ephemeral_login=self.ephemeral_login),
             cwd=Path(executable).anchor,
             env=environment(self._env, ephemeral_login=self.ephemeral_login),
             stderr=lambda line: logger.debug("codex: a line of %d characters on standard error", len(line)),
         )
-        return Launched(process, executable, self.ephemeral_login)
+        return Launched(starting, executable, self.ephemeral_login)
 
     async def _discard(self) -> None:
         """End of input first: it may be at work on its own files."""
         ahead, self._ahead = self._ahead, None
-        if ahead is not None:
+        if ahead is None:
+            return
+        with suppress(RuntimeFault):
+            process = await ahead.starting.running()
             with anyio.move_on_after(GRACE):
-                await ahead.process.stdin.aclose()
-                await ahead.process.wait()
-            await ahead.process.aclose()
+                await process.stdin.aclose()
+                await process.wait()
+            await process.aclose()

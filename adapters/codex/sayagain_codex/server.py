@@ -110,7 +110,7 @@ class Servers:
             await server.gone.wait()
 
     async def _start(self) -> AppServer:
-        process, executable, _ = await self._launcher.take()
+        process, executable = await self._launcher.take()
         server = AppServer(process, self, self._patience)
         self._tasks.start_soon(self._guard, server, self._run, server)
         try:

@@ -27,7 +27,7 @@ from sayagain import fault_points
 from sayagain.errors import RuntimeFault, RuntimeMissing
 from sayagain.fault_points import Point
 
-__all__ = ["ExitStatus", "GuardedProcess", "spawn"]
+__all__ = ["ExitStatus", "GuardedProcess", "Starting", "begin", "spawn"]
 
 STDERR_TAIL: Final = 4096
 """Bytes of standard error kept for error messages; also the longest line handed out in one piece."""
@@ -164,9 +164,21 @@ async def spawn(
     Raises :class:`~sayagain.errors.RuntimeMissing` when the executable or ``cwd`` is missing or not usable, and
     :class:`~sayagain.errors.RuntimeFault` when the system cannot start a process.
     """
+    return await (await begin(argv, cwd=cwd, env=env, hold_fds=hold_fds, stderr=stderr)).running()
+
+
+async def begin(
+    argv: Sequence[str],
+    *,
+    cwd: str | os.PathLike[str],
+    env: Mapping[str, str],
+    hold_fds: Sequence[int] = (),
+    stderr: Callable[[str], None] | None = None,
+) -> Starting:
+    """The first half of :func:`spawn`: returns as soon as there is a process, so that it starts beside the caller."""
     executable = _usable_executable(argv[0], cwd, env)
     locale = f"LC_CTYPE={env['LC_CTYPE']}" if "LC_CTYPE" in env else "LC_CTYPE"
-    channel = process = reader = None
+    channel = reader = None
     try:
         channel, guard_end = socket.socketpair()
         with guard_end:
@@ -187,17 +199,37 @@ async def spawn(
                 )
             finally:
                 os.close(stderr_write)
-        word, number = await _first_line(channel)
+    except BaseException as error:
+        await _undo(channel, None, reader)
+        if isinstance(error, OSError):
+            raise _unstartable(executable, error) from error
+        raise
+    return Starting(executable, process, channel, reader)
+
+
+class Starting:
+    """A guard that is about to run its executable. Made by :func:`begin`; to be ended by :meth:`running`, once."""
+
+    def __init__(self, executable: str, process: Process, channel: socket.socket, stderr: _Stderr) -> None:
+        self._executable = executable
+        self._process = process
+        self._channel = channel
+        self._stderr = stderr
+
+    async def running(self) -> GuardedProcess:
+        """The second half of :func:`spawn`, which raises the same; nothing is left of the process then."""
+        try:
+            word, number = await _first_line(self._channel)
+        except BaseException as error:
+            await _undo(self._channel, self._process, self._stderr)
+            if isinstance(error, OSError):
+                raise _unstartable(self._executable, error) from error
+            raise
         if word == "pid":
             fault_points.passing(Point.RUNTIME_STARTED)
-            return GuardedProcess(process, channel, reader, number)
-    except BaseException as error:
-        await _undo(channel, process, reader)
-        if isinstance(error, OSError):
-            raise RuntimeFault(f"{executable} cannot be started: {error.strerror}") from error
-        raise
-    await _undo(channel, process, reader)
-    raise _start_failure(executable, word, number, reader.tail)
+            return GuardedProcess(self._process, self._channel, self._stderr, number)
+        await _undo(self._channel, self._process, self._stderr)
+        raise _start_failure(self._executable, word, number, self._stderr.tail)
 
 
 async def _first_line(channel: socket.socket) -> tuple[str, int]:
@@ -241,6 +273,10 @@ def _usable_executable(name: str, cwd: str | os.PathLike[str], env: Mapping[str,
     if not os.access(path, os.X_OK):
         raise RuntimeMissing(f"The file {path} is not executable")
     return str(path)
+
+
+def _unstartable(executable: str, error: OSError) -> RuntimeFault:
+    return RuntimeFault(f"{executable} cannot be started: {error.strerror}")
 
 
 def _start_failure(executable: str, word: str, number: int, tail: str) -> RuntimeFault:

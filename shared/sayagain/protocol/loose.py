@@ -39,7 +39,9 @@ def as_list(value: object) -> Sequence[object]:
 
 def as_text(value: object) -> str:
     """``value`` when it is a string (made encodable), else an empty one."""
-    return clean_text(value) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else clean_text(value)  # seldom not: a call less for each field
 
 
 def as_count(value: object) -> int | None:

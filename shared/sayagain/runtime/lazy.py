@@ -81,11 +81,10 @@ class LazyRuntime:
         return attempt.outcome
 
     async def _host(self, *, task_status: TaskStatus[None]) -> None:
-        # Who enters us goes on when this task first waits: what is to be ahead is under way then.
-        task_status.started()
         # Sessions are closed, and then the runtime is left, when everything around is cancelled already.
         with anyio.CancelScope(shield=True):
             async with self._ahead:
+                task_status.started()
                 while not self._leaving.is_set():
                     await self._attempt.wanted.wait()
                     if not self._leaving.is_set():
