@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ from sayagain.client import (
     AgentGarbled,
     Moved,
     Outbox,
+    OutboxError,
     OutcomeUnknown,
     PromptKept,
     ResumeFailed,
     Retries,
+    Session,
     new_key,
     with_retries,
 )
@@ -65,6 +67,93 @@ async def lost(outbox: Outbox) -> None:
     """A client made the session, and died with a prompt in it."""
     await outbox.opened("lost", "/")
     await outbox.add("lost", "/", new_key(), [{"type": "text", "text": "one"}])
+
+
+class TestWhileASessionIsMoved:
+    """The application goes on meanwhile; a later client has to find all of it."""
+
+    async def moving(
+        self,
+        patch: pytest.MonkeyPatch,
+        outbox: Outbox,
+        method: str,
+        do: Callable[[Session], Awaitable[None]],
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Do something that calls ``method`` of the outbox under the old id when the session has moved already."""
+        agent = Forgetful(iter([{"result": {"sessionId": "first"}}, NEW]))
+        call, moved, called = getattr(outbox, method), anyio.Event(), anyio.Event()
+
+        async def late(*args: Any, **named: Any) -> Any:
+            if not called.is_set():
+                called.set()
+                await moved.wait()
+            return await call(*args, **named)
+
+        with anyio.fail_after(20):
+            async with with_retries(Scripted(agent).open, QUICK, outbox=outbox) as client:
+                session = await client.new_session("/")
+                async with anyio.create_task_group() as tasks:
+                    patch.setattr(outbox, method, late)
+                    tasks.start_soon(do, session)
+                    await called.wait()
+                    with pytest.raises(OutcomeUnknown):
+                        await client.request("_die", {})
+                    assert isinstance(await anext(session), Moved)
+                    then()
+                    moved.set()
+
+    async def submit(self, session: Session) -> None:
+        assert await session.prompt("one") == "m"
+
+    async def test_a_prompt_that_is_submitted_goes_along(
+        self, outbox_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with Outbox(outbox_path) as outbox:
+            await self.moving(monkeypatch, outbox, "add", self.submit)
+            assert [row.session_id for row in await outbox.prompts(states=("done",))] == ["new"]
+            assert not await outbox.unsettled("new")
+
+    async def test_and_is_sent_though_the_outbox_cannot_move_it(
+        self, outbox_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with Outbox(outbox_path) as outbox:
+
+            async def fail(session_id: str) -> None:
+                raise OutboxError(outbox_path, "has a disk I/O error")
+
+            await self.moving(
+                monkeypatch, outbox, "add", self.submit, lambda: monkeypatch.setattr(outbox, "follow", fail)
+            )
+            assert len(await outbox.prompts(states=("done",))) == 1
+
+    async def test_what_is_sent_again_is_all_there_is(self, outbox_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with Outbox(outbox_path) as outbox:
+
+            async def resend(session: Session) -> None:
+                assert list((await session.resend()).inserted) == ["k"]
+
+            await outbox.add("first", "/", "k", [{"type": "text", "text": "one"}])
+            await self.moving(monkeypatch, outbox, "take", resend)
+
+
+async def test_a_client_finds_what_was_added_too_late(outbox_path: Path) -> None:
+    """Another client had moved the session, and then this one died with a prompt in it."""
+    agent = Forgetful(iter([]))
+    agent.made.add("new")
+    async with Outbox(outbox_path) as outbox:
+        for session_id in ("lost", "new"):
+            await outbox.opened(session_id, "/")
+        await outbox.move("lost", "new")
+        await outbox.add("lost", "/", "k", [{"type": "text", "text": "one"}])
+    async with Outbox(outbox_path) as outbox:
+        with anyio.fail_after(20):
+            async with with_retries(Scripted(agent).open, QUICK, outbox=outbox) as client:
+                for session_id, cwd in (await outbox.sessions()).items():
+                    session, _ = await client.resume(session_id, cwd)
+                    assert session.session_id == "new"
+                    assert list((await session.resend()).inserted) == ["k"]
+        assert await outbox.sessions() == {}
 
 
 class TestAnAgentThatMakesNoOther:

@@ -126,7 +126,7 @@ class TestAtOnce:
 class TestOutboxThatCannotBeRead:
     """Only the session suffers; the application hears of it by a typed error, and its block lives on."""
 
-    FAILING = ("unsettled", "take", "moved_to", "opened", "move", "prompts")
+    FAILING = ("unsettled", "take", "follow", "opened", "move", "prompts")
 
     @pytest.mark.parametrize("failing", FAILING)
     async def test_after_a_lost_connection(

@@ -28,7 +28,8 @@ import sys, anyio
 from sayagain.client import Outbox
 async def main():
     async with Outbox(sys.argv[1]) as outbox:
-        await outbox.opened("s", "/")
+        if sys.argv[2:]:
+            await outbox.opened("s", "/")
         await outbox.add("s", "/", "theirs", [])
         print("ready", flush=True)
         sys.stdin.read()
@@ -36,9 +37,10 @@ anyio.run(main)
 """
 
 
-def holder(path: Path) -> subprocess.Popen[bytes]:
-    """Another process that has a pending prompt in session ``s``."""
-    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def holder(path: Path, *, opened: bool = True) -> subprocess.Popen[bytes]:
+    """Another process that has a pending prompt in session ``s``, which it has made if it was ``opened``."""
+    command = [sys.executable, "-c", HOLDER, str(path), *(["opened"] if opened else [])]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     return process
@@ -153,7 +155,7 @@ class TestOwners:
             assert await second.unsettled("s")
             assert await second.move("s", "t2") == "t2"
             assert await third.move("s", "t3") == "t2"
-            assert await third.moved_to("s") == "t2"
+            assert await third.follow("s") == "t2"
             await second.opened("t2", "/")
             await second.done("k", "m")
             assert not await second.unsettled("t2")
@@ -166,7 +168,76 @@ class TestOwners:
                 await outbox.move("s", "s")
             assert await outbox.move("s", "t") == "t"
             outbox._open._connection.execute("UPDATE sessions SET moved_to = 's' WHERE session_id = 't'")
-            assert await outbox.moved_to("s") == "t"
+            assert await outbox.follow("s") == "t"
+
+    async def test_an_id_that_is_used_again_is_another_session(self) -> None:
+        """What is known of the one that had it does not hold of the new one."""
+        async with Outbox() as outbox:
+            await outbox.opened("s", "/old")
+            await outbox.add("s", "/old", "k", CONTENT)
+            await outbox.opened("t", "/")
+            assert await outbox.move("s", "t") == "t"
+            await outbox.opened("s", "/new")
+            assert await outbox.follow("s") is None
+            # So there are no circles.
+            assert await outbox.move("t", "s") == "s"
+            assert await outbox.follow("t") == "s"
+            assert [row.session_id for row in await outbox.prompts()] == ["s"]
+            await outbox.done("k", "m")
+            assert not await outbox.unsettled("s")
+            await outbox.opened("s", "/")
+            assert await outbox.unsettled("s")
+
+
+class TestAddedToASessionThatWasMoved:
+    @pytest.mark.parametrize("asked", ["follow", "move"])
+    async def test_is_moved_along(self, outbox_path: Path, asked: str) -> None:
+        async with Outbox(outbox_path) as first:
+            for session_id in ("s", "t", "u"):
+                await first.opened(session_id, "/")
+            await first.move("s", "t")
+            await first.move("t", "u")
+            for session_id in ("s", "t", "u"):
+                await first.add(session_id, "/", f"in {session_id}", CONTENT)
+            await first.done("in u", "m")
+        async with Outbox(outbox_path) as second:
+            found = await (second.follow("s") if asked == "follow" else second.move("s", "x"))
+            assert found == "u"
+            taken, elsewhere = await second.take("u")
+            assert ([row.key for row in taken], elsewhere) == (["in s", "in t"], 0)
+            assert await second.prompts("s", states=_ALL) == await second.prompts("t", states=_ALL) == []
+
+    async def test_is_left_to_an_owner_that_lives(self, outbox_path: Path) -> None:
+        """The session may be active for it."""
+        async with Outbox(outbox_path) as outbox:
+            for session_id in ("s", "t"):
+                await outbox.opened(session_id, "/")
+            await outbox.move("s", "t")
+            # What another process opens is not made: it knows the session since before.
+            process = holder(outbox_path, opened=False)
+            try:
+                await outbox.add("s", "/", "ours", CONTENT)
+                assert await outbox.follow("s") == "t"
+                assert [(row.key, row.session_id) for row in await outbox.prompts()] == [("theirs", "s"), ("ours", "t")]
+                end(process)
+                assert await outbox.follow("s") == "t"
+                assert {row.session_id for row in await outbox.prompts()} == {"t"}
+            finally:
+                end(process)
+
+    async def test_is_left_when_the_session_was_stored_after_all(self, outbox_path: Path) -> None:
+        """Another client had it active. Moved now, it could be inserted twice."""
+        async with Outbox(outbox_path) as outbox:
+            for session_id in ("s", "t", "u"):
+                await outbox.opened(session_id, "/")
+            await outbox.move("s", "t")
+            await outbox.move("t", "u")
+            for key in ("one", "two"):
+                await outbox.add("t", "/", key, CONTENT)
+            await outbox.done("one", "m")
+            assert await outbox.follow("t") is None
+            assert await outbox.follow("s") == "t"
+            assert [row.session_id for row in await outbox.prompts()] == ["t"]
 
 
 def _opener() -> subprocess.Popen[bytes]:

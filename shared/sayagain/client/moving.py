@@ -34,7 +34,7 @@ async def find_home(outbox: Outbox, link: Link, session: Session) -> Home | None
     when a living process may still get a prompt of it inserted.
     """
     old = session.session_id
-    if (known := await outbox.moved_to(old)) is not None:
+    if (known := await outbox.follow(old)) is not None:
         return Home(known, None)
     if not await outbox.unsettled(old):
         return None

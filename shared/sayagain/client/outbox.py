@@ -128,7 +128,7 @@ class Outbox:
             await anyio.sleep(0.05)
 
     async def opened(self, session_id: str, cwd: str) -> None:
-        """The agent has made this session; nothing is known to be stored in it."""
+        """The agent has made this session, though it may have used its id before: nothing is stored in it."""
         await self._do(partial(self._open.opened, session_id, cwd))
 
     async def unsettled(self, session_id: str) -> bool:
@@ -142,9 +142,12 @@ class Outbox:
         """
         return await self._do(partial(self._open.move, session_id, to))
 
-    async def moved_to(self, session_id: str) -> str | None:
-        """Where the session's prompts were moved, if they were."""
-        return await self._do(partial(self._open.moved_to, session_id))
+    async def follow(self, session_id: str) -> str | None:
+        """Where the session's prompts were moved, if they were; what was added to it since is moved along.
+
+        ``None`` also when a prompt in it was confirmed after all: then it was stored.
+        """
+        return await self._do(partial(self._open.follow, session_id))
 
     # The shell.
 

@@ -244,7 +244,10 @@ class OutboxFile:
         """See :meth:`Outbox.opened <sayagain.client.outbox.Outbox.opened>`."""
         with self._transaction():
             self._connection.execute(
-                "INSERT OR IGNORE INTO sessions (session_id, cwd) VALUES (?, ?)", (session_id, cwd)
+                # An agent may use an id again: what is known of the session that had it does not hold of this one.
+                "INSERT INTO sessions (session_id, cwd) VALUES (?, ?) ON CONFLICT (session_id) DO UPDATE "
+                "SET cwd = excluded.cwd, confirmed = 0, moved_to = NULL",
+                (session_id, cwd),
             )
 
     def unsettled(self, session_id: str) -> bool:
@@ -257,33 +260,45 @@ class OutboxFile:
         if to == session_id:
             raise OutboxError(self._path, "cannot move a session's prompts to itself: the agent used its id twice")
         with self._transaction():
-            if (elsewhere := self._moved_to(session_id)) is not None:
+            if (elsewhere := self._follow(session_id)) is not None:
                 return elsewhere
             rows = self._all("SELECT owner FROM prompts WHERE state = 'pending' AND session_id = ?", session_id)
             if any(self._lives_elsewhere(owner) for (owner,) in rows):
                 raise OutboxBusy(self._path, "has prompts of this session that a living process may still get inserted")
-            self._connection.execute(
-                "UPDATE prompts SET session_id = ?, owner = ? WHERE session_id = ? AND state = 'pending'",
-                (to, self._owner_id, session_id),
-            )
+            self._carry(session_id, to)
             self._connection.execute("UPDATE sessions SET moved_to = ? WHERE session_id = ?", (to, session_id))
         return to
 
-    def moved_to(self, session_id: str) -> str | None:
-        """See :meth:`Outbox.moved_to <sayagain.client.outbox.Outbox.moved_to>`."""
-        with self._errors():
-            return self._moved_to(session_id)
+    def follow(self, session_id: str) -> str | None:
+        """See :meth:`Outbox.follow <sayagain.client.outbox.Outbox.follow>`."""
+        with self._transaction():
+            return self._follow(session_id)
 
-    def _moved_to(self, session_id: str) -> str | None:
+    def _follow(self, session_id: str) -> str | None:
+        left: list[str] = []
+        current = session_id
         # An agent that uses an id twice could close a circle.
-        seen = {session_id}
-        current, found = session_id, None
-        while True:
-            row = self._one("SELECT moved_to FROM sessions WHERE session_id = ?", current)
-            if row is None or row[0] is None or row[0] in seen:
-                return found
-            current = found = str(row[0])
-            seen.add(current)
+        while current not in left:
+            row = self._one("SELECT confirmed, moved_to FROM sessions WHERE session_id = ?", current)
+            if row is None or row[0] or row[1] is None:
+                break
+            left.append(current)
+            current = str(row[1])
+        if current in left:
+            current = left.pop()
+        for each in left:
+            self._carry(each, current)
+        return current if left else None
+
+    def _carry(self, session_id: str, to: str) -> None:
+        """The pending prompts of a session where they cannot be inserted any more, but for those of owners that live:
+        the session may be active for one of them.
+        """
+        rows = self._all("SELECT key, owner FROM prompts WHERE state = 'pending' AND session_id = ?", session_id)
+        self._connection.executemany(
+            "UPDATE prompts SET session_id = ?, owner = ? WHERE key = ?",
+            [(to, self._owner_id, key) for key, owner in rows if not self._lives_elsewhere(owner)],
+        )
 
     # SQLite.
 

@@ -127,9 +127,13 @@ class Session:
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [dict(block) for block in content]
         # Two that are submitted in order are kept and sent in order.
         async with self._submitting:
-            stored = await self._client.outbox.add(self._session_id, self.cwd, key, blocks)
+            under = self._session_id
+            stored = await self._client.outbox.add(under, self.cwd, key, blocks)
             fault_points.passing(Point.CLIENT_KEPT)
             prompt = Prompt(stored.number, key, blocks, sent_before=False)
+            if under != self._session_id:
+                # It was moved meanwhile, and this one came too late to go along.
+                await self._record(prompt, self._client.outbox.follow(under))
             self._put(prompt)
         return prompt
 
@@ -141,7 +145,12 @@ class Session:
         """
         before = start_of_today() if before is None else before
         async with self._submitting:
-            stored, elsewhere = await self._client.outbox.take(self._session_id, patience=patience)
+            while True:
+                under = self._session_id
+                stored, elsewhere = await self._client.outbox.take(under, patience=patience)
+                # If it was moved meanwhile, they are under its new id.
+                if under == self._session_id:
+                    break
             fault_points.passing(Point.CLIENT_TAKEN)
             here = {prompt.key for prompt in (*self._queue, *self._flying)}
             rest = [row for row in stored if row.key not in here]
@@ -332,7 +341,7 @@ class Session:
             with anyio.CancelScope(shield=True):
                 await writing
         except OutboxError as error:
-            logger.warning("the outbox misses the fate of prompt %d: %s", prompt.number, error)
+            logger.warning("the outbox misses what became of prompt %d: %s", prompt.number, error)
 
     async def __aenter__(self) -> Self:
         return self
