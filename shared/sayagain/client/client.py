@@ -250,6 +250,10 @@ class Client:
             wait = f"more than {limit} of updates wait to be read: the application does not keep up"
             link.end(AgentFloods(wait, for_good=True))
 
+    def missed(self, link: Link, session_id: str | None) -> None:
+        """What may have been an update could not be read."""
+        self._inbox.missed(session_id)
+
     def asked(self, request: IncomingRequest) -> Outcome:
         """A request of the agent's: the application's handler answers it."""
         handler = self._handlers.get(request.method)

@@ -70,21 +70,37 @@ class Inbox:
         """Its updates are of no interest any more."""
         if self.has(session):
             del self.sessions[session.session_id]
+            if session.tracker is not None:
+                # What is still to come of a replay does not reach it.
+                session.tracker.miss()
         for child in [child for child, root in self._roots.items() if root == session.session_id]:
             del self._roots[child]
 
     def take(self, session_id: str, update: Mapping[str, Any]) -> None:
         """A ``session/update``, in the order of the wire."""
-        session = self.sessions.get(self._roots.get(session_id, session_id))
+        root = self.sessions.get(self._roots.get(session_id, session_id))
+        session = self.sessions.get(session_id, root)
         if session is None:
             self._stray.append((session_id, update))
+            self.missed(session_id)
             return
+        if root is not None and root is not session and root.tracker is not None:
+            # No child is a session of its own (SUB-9). If both are replayed, nobody knows which replay this is of.
+            root.tracker.miss(session_id)
+            if session.tracker is not None:
+                session.tracker.miss(session_id)
         child = update.get("sessionId")
         if update.get("sessionUpdate") == "subagent_update" and isinstance(child, str):
             self._roots[child] = session.session_id
         if session.tracker is not None:
             session.tracker.take(session_id, update)
         self.deliver(session, Update(session_id, update))
+
+    def missed(self, session_id: str | None) -> None:
+        """An update of this session, or of any, reaches none that is here: no replay that it is part of is whole."""
+        for session in self.sessions.values():
+            if session.tracker is not None:
+                session.tracker.miss(session_id)
 
     def deliver(self, session: Session, event: Event) -> None:
         """Put an event into the session's stream."""

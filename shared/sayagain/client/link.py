@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 import anyio
@@ -44,6 +45,10 @@ class Receiver(Protocol):
 
     def updated(self, link: Link, session_id: str, update: Mapping[str, Any]) -> None:
         """A ``session/update``."""
+        ...
+
+    def missed(self, link: Link, session_id: str | None) -> None:
+        """What may have been an update could not be read; of which session, if that is known."""
         ...
 
     def asked(self, request: IncomingRequest) -> Outcome:
@@ -113,6 +118,7 @@ class _Connection(Connection):
     answered = False
     """Whether the agent has answered anything at all."""
     flooded: Callable[[], None]
+    missed: Callable[[], None]
 
     def begin_call(self, method: str, params: Mapping[str, Any], over: Callable[[], None]) -> LinkCall:
         return self._begin(LinkCall(self._withdraw, over), method, params)
@@ -124,9 +130,16 @@ class _Connection(Connection):
                 logger.warning("the agent sends what is no JSON-RPC: %s", message.error)
             if self.garbage == MAX_GARBAGE:
                 self.flooded()
+            if not message.stray:
+                self.missed()
         else:
             self.answered = self.answered or isinstance(message, jsonrpc.Response)
             super()._take(message, reply)
+
+    def _take_batch(self, batch: jsonrpc.Batch) -> None:
+        if any(isinstance(item, jsonrpc.Invalid) for item in batch.items):
+            self.missed()
+        super()._take_batch(batch)
 
 
 class Link:
@@ -139,6 +152,7 @@ class Link:
         self._heard = _Heard(transport)
         self._connection = _Connection(self._heard, self)
         self._connection.flooded = self._garbled
+        self._connection.missed = partial(receiver.missed, self, None)
         self._scope = anyio.CancelScope()
         self._resumes: dict[str, _Resume] = {}
         """By session id."""
@@ -317,6 +331,8 @@ class Link:
             if (resume := self._resumes.get(session_id)) is not None:
                 resume.heard = self._heard.last
             self._receiver.updated(self, session_id, cast("dict[str, Any]", update))
+        else:
+            self._receiver.missed(self, session_id if isinstance(session_id, str) else None)
         return None
 
     def closed(self, connection: Connection) -> None:

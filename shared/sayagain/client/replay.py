@@ -23,18 +23,23 @@ NOT_HISTORY: Final = frozenset(
 """Kinds of updates that tell what holds now, and are never part of a history (RPL-4)."""
 
 
+_MISSED: Final = 1000
+"""Ids of sessions that are not known, of which it is remembered that something came."""
+
+
 class Outcome(Enum):
     """What a replay is worth (spec of the marker, section "Outcomes")."""
 
     COMPLETE = "complete"
-    """The marker came: this is the whole history, whatever became of the request."""
+    """The marker came, and nothing was lost before it: this is the whole history, whatever became of the request."""
 
     UNCERTIFIED = "uncertified"
     """No marker came, and the request succeeded: the agent breaks the protocol, but its success certifies the history.
     What came live before the response cannot be told from it, but for the kinds in :data:`NOT_HISTORY`."""
 
     TRUNCATED = "truncated"
-    """No marker came, and the request failed or the connection ended: it must not be used as the history."""
+    """No marker came, and the request failed or the connection ended; or something came before it that may have been a
+    part of it, and could not be read or told apart. It must not be used as the history."""
 
     @property
     def whole(self) -> bool:
@@ -80,6 +85,8 @@ class Replay:
 class _Part:
     announced: bool
     marked: bool = False
+    lacking: bool = False
+    """Whether something of it may be missing."""
     history: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
 
 
@@ -89,7 +96,20 @@ class ReplayTracker:
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
         self._parts = {session_id: _Part(announced=True)}
+        self._missed = set[str]()
         self._violations: list[str] = []
+
+    def miss(self, session_id: str | None = None) -> None:
+        """What may have been an update before the response has not come here: of this session, or of any.
+
+        A marker that came already vouches for what was before it.
+        """
+        if session_id is not None and session_id not in self._parts:
+            if len(self._missed) < _MISSED:
+                self._missed.add(session_id)
+            return
+        for part in self._parts.values() if session_id is None else (self._parts[session_id],):
+            part.lacking = part.lacking or not part.marked
 
     def take(self, session_id: str, update: Mapping[str, Any]) -> None:
         """An update of the session or of a child that came before the response."""
@@ -105,11 +125,13 @@ class ReplayTracker:
             return
         child = update.get("sessionId") if kind == "subagent_update" else None
         if isinstance(child, str) and child != self._session_id:
-            self._parts.setdefault(child, _Part(announced=False)).announced = True
+            # What came before its announcement reached no session.
+            lacking = child in self._missed or len(self._missed) >= _MISSED
+            self._parts.setdefault(child, _Part(announced=False, lacking=lacking)).announced = True
         if part.marked:
             return
         # A child's state before the response is historical (RPL-9).
-        if kind in NOT_HISTORY and not (kind == "state_update" and session_id != self._session_id):
+        if _not_history(update) and not (kind == "state_update" and session_id != self._session_id):
             self._violations.append(f"{kind} before replay_complete")
         part.history.append(update)
 
@@ -120,16 +142,24 @@ class ReplayTracker:
             if not part.announced:
                 continue
             history = part.history
-            if part.marked:
+            if part.lacking:
+                outcome = Outcome.TRUNCATED
+                self._violations.append("what may be an update could not be read")
+            elif part.marked:
                 outcome = Outcome.COMPLETE
             elif succeeded:
                 outcome = Outcome.UNCERTIFIED
                 self._violations.append("no replay_complete")
-                history = [update for update in history if update.get("sessionUpdate") not in NOT_HISTORY]
+                history = [update for update in history if not _not_history(update)]
             else:
                 outcome = Outcome.TRUNCATED
             sessions[session_id] = ReplayedSession(session_id, outcome, tuple(history))
         return Replay(self._session_id, MappingProxyType(sessions), tuple(self._violations))
+
+
+def _not_history(update: Mapping[str, Any]) -> bool:
+    kind: object = update.get("sessionUpdate")
+    return isinstance(kind, str) and kind in NOT_HISTORY
 
 
 def empty_replay(session_id: str) -> Replay:

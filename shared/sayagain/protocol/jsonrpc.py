@@ -88,11 +88,13 @@ class Invalid:
     """What is no valid message; ``error`` is the answer, with ``id`` (``None`` is ``null``).
 
     ``answered`` is false for a notification with unusable params: notifications get no answer (JSON-RPC 2.0, 4.1).
+    ``stray``: what a dependency of the peer's printed, by all signs, and no message that is lost now.
     """
 
     error: SayagainError
     id: RequestId | None = None
     answered: bool = True
+    stray: bool = False
 
 
 Message: TypeAlias = Request | Notification | Response | Invalid
@@ -158,16 +160,20 @@ def _id_in(head: bytes) -> RequestId | None:
         return None
 
 
+_NAMES: Final = (b'"jsonrpc"', b'"method"', b'"params"')
+
+
 def _decode(line: bytes) -> Incoming:
     try:
         value = loads(line)
     except ValueError as error:
-        return Invalid(ParseFault(str(error)))
+        # Of a message in two pieces one has such a name, and so has one with something before or after it.
+        return Invalid(ParseFault(str(error)), stray=not any(name in line for name in _NAMES))
     if not isinstance(value, list):
         return _message(value)
     entries = cast("list[object]", value)
     if not entries:
-        return Invalid(InvalidRequest("empty batch"))
+        return Invalid(InvalidRequest("empty batch"), stray=True)
     if len(entries) > MAX_BATCH:
         return Invalid(InvalidRequest(f"batch of {len(entries)} entries; at most {MAX_BATCH} are taken"))
     return Batch(tuple(map(_message, entries)))
@@ -175,13 +181,14 @@ def _decode(line: bytes) -> Incoming:
 
 def _message(value: object) -> Message:
     if not isinstance(value, dict):
-        return Invalid(InvalidRequest("a message must be an object"))
+        return Invalid(InvalidRequest("a message must be an object"), stray=True)
     message = cast("dict[str, Any]", value)
     if "method" not in message and ("result" in message or "error" in message):
         return _response(message)
     request_id = _request_id(message.get("id"))
     if message.get("jsonrpc") != "2.0":
-        return Invalid(InvalidRequest('jsonrpc must be "2.0"'), request_id)
+        stray = "jsonrpc" not in message and not ("method" in message and "params" in message)
+        return Invalid(InvalidRequest('jsonrpc must be "2.0"'), request_id, stray=stray)
     if "id" in message and request_id is None:
         return Invalid(InvalidRequest("id must be a string or an integer"))
     method = message.get("method")
