@@ -128,14 +128,22 @@ async def _live(bench: Bench) -> None:
         _only(replay, first[0])
 
 
+_TRIES = 3
+"""What a new session tells of itself may be on its way before the agent reads the request; not each time."""
+
+
 @MARKERS.must("marker-empty", UPDATE, "With an empty history the marker is the session's first update.")
 async def _empty(bench: Bench) -> None:
     wire = await bench.wire()
     session = await bench.new(wire)
-    replay = await bench.replay(wire, session)
-    if not replay.updates or replay.updates[0].kind != MARKER:
+    for _ in range(_TRIES):
+        replay = await bench.replay(wire, session)
         first = replay.updates[0] if replay.updates else None
-        raise Failed("the first update is no marker", replay.call.sent, first, replay.marker, replay.answer)
+        if first is not None and first.kind == MARKER:
+            return
+        if first is None or first.kind not in LIVE_ONLY:
+            break
+    raise Failed("the first update is no marker", replay.call.sent, first, replay.marker, replay.answer)
 
 
 @MARKERS.must("marker-not-without-cursor", UPDATE, "A resume without replayFrom has no marker.")
