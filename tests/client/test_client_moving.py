@@ -156,6 +156,48 @@ async def test_a_client_finds_what_was_added_too_late(outbox_path: Path) -> None
         assert await outbox.sessions() == {}
 
 
+class TestAnAgentThatUsesItsIdsAgain:
+    """It counts, and has forgotten that it did: the id that it gives may be one of a session that it has lost."""
+
+    async def test_for_the_session_that_is_lost(self, outbox_path: Path) -> None:
+        agent = Forgetful(iter([{"result": {"sessionId": "lost"}}]))
+        async with Outbox(outbox_path) as outbox:
+            await lost(outbox)
+        async with Outbox(outbox_path) as outbox:
+            with anyio.fail_after(20):
+                async with with_retries(Scripted(agent).open, QUICK, outbox=outbox) as client:
+                    session, replay = await client.resume("lost", "/", replay=True)
+                    assert replay is not None
+                    assert (replay.whole, replay.history, session.session_id) == (True, (), "lost")
+                    assert len((await session.resend()).inserted) == 1
+                    assert (await client.resume("lost", "/"))[0] is session
+            assert await outbox.prompts() == []
+
+    async def test_while_its_stream_is_read(self, outbox_path: Path) -> None:
+        one = {"result": {"sessionId": "1"}}
+        with anyio.fail_after(20):
+            async with with_retries(Scripted(Forgetful(iter([one, one]))).open, QUICK, outbox=outbox_path) as client:
+                session = await client.new_session("/")
+                with pytest.raises(OutcomeUnknown):
+                    await client.request("_die", {})
+                assert await anext(session) == Moved("1", "1", [])
+                assert await session.prompt("one") == "m"
+                assert not await client.outbox.unsettled("1")
+
+    async def test_for_a_new_session(self, outbox_path: Path) -> None:
+        """Who has the old one would wait for ever, if it were another object."""
+        one = {"result": {"sessionId": "1"}}
+        with anyio.fail_after(20):
+            async with with_retries(Scripted(Forgetful(iter([one, one]))).open, QUICK, outbox=outbox_path) as client:
+                session = await client.new_session("/")
+                assert await session.prompt("one") == "m"
+                again = await client.new_session("/other", mcpServers=[])
+                assert again is session
+                assert (session.cwd, session.setup) == ("/other", {"mcpServers": []})
+                assert await client.outbox.unsettled("1")
+                assert await session.prompt("two") == "m"
+
+
 class TestAnAgentThatMakesNoOther:
     @pytest.mark.parametrize("refusals", [1, 3])
     async def test_for_now(self, outbox_path: Path, refusals: int) -> None:

@@ -86,7 +86,10 @@ class Client:
         When its answer is lost the request is not sent again (:class:`OutcomeUnknown`): an unused session may be left.
         """
         link, answer = await self._request("session/new", {**setup, "cwd": cwd})
-        session = Session(self, made_id(answer), cwd, setup)
+        session_id = made_id(answer)
+        # A session is one object, also when the agent has used the id before: two would wait for the same updates.
+        session = self._inbox.sessions.get(session_id) or Session(self, session_id, cwd, setup)
+        session.cwd, session.setup = cwd, setup
         # In the outbox first: without this row a lost first prompt could not be told from a deleted session.
         await self.outbox.opened(session.session_id, cwd)
         self._inbox.expect(session)

@@ -42,7 +42,8 @@ async def find_home(outbox: Outbox, link: Link, session: Session) -> Home | None
     made = made_id(answer)
     await outbox.opened(made, session.cwd)
     fault_points.passing(Point.CLIENT_MOVING)
-    target = await outbox.move(old, made)
+    # An agent that has forgotten its sessions may use their ids again: then they are there already.
+    target = made if made == old else await outbox.move(old, made)
     return Home(target, answer if target == made else None)
 
 

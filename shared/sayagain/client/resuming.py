@@ -261,7 +261,7 @@ class Resuming:
         fault_points.passing(Point.CLIENT_MOVED)
         # Before anything else has changed: the outbox may fail.
         keys = [prompt.key for prompt in await self._client.outbox.prompts(home.session_id)]
-        if not self._inbox.move(session, home.session_id):
+        if home.session_id != old and not self._inbox.move(session, home.session_id):
             elsewhere = Elsewhere(home.session_id)
             # Nothing comes for it any more, and who has it shall not wait.
             self._break(session, attempts.failed(refusal, str(elsewhere)))
