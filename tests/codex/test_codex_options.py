@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pytest_mock import MockerFixture
 
 from sayagain.errors import InvalidParams, PromptRefused, RuntimeMissing, SessionInUse, SessionNotFound
 from sayagain.runtime.seam import SessionSetup
 from sayagain_codex import auth, command, executable, listing, threads
 from sayagain_codex.app_server import AppServerError
 from sayagain_codex.commands import Skills, parse
+from sayagain_codex.offers import Offers
 from sayagain_codex.options import Options
 
 LOADED = {
@@ -176,6 +178,34 @@ class Client:
 
 def thread(thread_id: str) -> dict[str, Any]:
     return {"id": thread_id, "cwd": "/w", "name": None, "preview": thread_id, "updatedAt": 0}
+
+
+class Models:
+    """An app-server that knows two models and no skills."""
+
+    async def request(self, method: str, params: Any) -> Any:
+        return {"data": [model("m1", "low", "high"), model("m2", "medium")] if method == "model/list" else []}
+
+
+async def test_options_are_told_to_a_client_that_has_others(mocker: MockerFixture) -> None:
+    outbox = mocker.Mock()
+    offers = Offers("session", outbox)
+    offers.loaded(LOADED)
+    await offers.describe(Models(), "/")  # type: ignore[arg-type]
+    # The answer to session/new has all of them: nothing of them follows it.
+    assert [option["configId"] for option in offers.options()][1] == "model"
+    settings = {
+        "model": "m2",
+        "effort": None,
+        "approvalPolicy": "on-request",
+        "sandboxPolicy": {"type": "readOnly"},
+        "collaborationMode": {"mode": "default"},
+    }
+    offers.updated(settings)
+    offers.updated(settings)
+    told = [call.args[0] for call in outbox.update.call_args_list]
+    changes = [update["configOptions"] for update in told if update["sessionUpdate"] == "config_option_update"]
+    assert changes == [offers.options()]
 
 
 async def test_both_lists_follow_each_other() -> None:

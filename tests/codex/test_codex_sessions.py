@@ -123,9 +123,7 @@ async def test_options_are_set_and_come_back_with_the_session(
     assert (await choose("mode", "workspace-write"))["mode"] == "workspace-write"
     (model,) = (o for o in answer["configOptions"] if o["configId"] == "model")
     assert model["currentValue"] == "stand-in"
-    update = agent.wire.updates(session_id, "config_option_update")[-1]
-    models = next(o for o in update["configOptions"] if o["configId"] == "model")["options"]
-    chosen = next(entry["value"] for entry in models if entry["value"] != "stand-in")
+    chosen = next(entry["value"] for entry in model["options"] if entry["value"] != "stand-in")
     after = await choose("model", chosen)
     assert after["model"] == chosen
     assert (await choose("reasoning_effort", "high"))["reasoning_effort"] == "high"

@@ -35,6 +35,8 @@ class Offers:
         self._thread_id = thread_id
         self._outbox = outbox
         self._options = Options()
+        self._given: Sequence[Params] | None = None
+        """The options as a client has them: as they were read, or told, last."""
         self._changed = anyio.Event()
         self._models = anyio.Event()
         self._skills = anyio.Event()
@@ -42,28 +44,26 @@ class Offers:
         self.skills = Skills()
 
     def options(self) -> Sequence[Params]:
-        """The options in wire form."""
-        return self._options.wire()
+        """The options in wire form. From the first time on changes of them are told."""
+        self._given = self._options.wire()
+        return self._given
 
     def loaded(self, result: Params) -> None:
         """The answer to what loaded the thread."""
-        before = self._options.wire()
         self._options.loaded(result)
-        self._tell(before)
+        self._tell()
 
     def updated(self, settings: Params) -> None:
         """``thread/settings/updated``, whoever changed them."""
-        before = self._options.wire()
         self._options.updated(settings)
-        self._tell(before)
+        self._tell()
 
     async def describe(self, server: AppServer, cwd: str) -> None:
         """Ask what there is: models and skills. Nothing waits for it."""
         try:
             models = await server.request("model/list", {})
-            before = self._options.wire()
             self._options.offered(as_list(models.get("data")))
-            self._tell(before)
+            self._tell()
             self._models.set()
             await self.list_skills(server, cwd)
         except RuntimeFault as error:
@@ -105,9 +105,10 @@ class Offers:
     def _has(self, config_id: str, value: str | bool) -> bool:
         return all(o["currentValue"] == value for o in self._options.wire() if o["configId"] == config_id)
 
-    def _tell(self, before: Sequence[Params]) -> None:
+    def _tell(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
         options = self._options.wire()
-        if before and options != before:
+        if self._given is not None and options != self._given:
+            self._given = options
             self._outbox.update({"sessionUpdate": "config_option_update", "configOptions": options})
