@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -204,32 +205,46 @@ class TestTheNextReplay:
                 await client.resume("other", "/")
                 assert agent.halted is None
 
-    async def test_our_agent(self) -> None:
+    @pytest.mark.parametrize("times", [1, 3])
+    @pytest.mark.parametrize("known", [True, False], ids=["known", "new"])
+    @pytest.mark.parametrize("record", range(6))
+    async def test_our_agent(self, record: int, times: int, *, known: bool) -> None:
+        """Given up at any record, more than once."""
         place = Place()
+        halted, halts = anyio.Event(), times
         with anyio.fail_after(20):
             async with connect(place.open) as client:
                 session = await client.new_session("/")
+                session_id = session.session_id
                 for text in ("one", "two", "three"):
                     await session.prompt(text)
-                (await client.resume(session.session_id, "/", replay=True))[0].pending_events()
-                _, whole = await client.resume(session.session_id, "/", replay=True)
-                halted = anyio.Event()
+                session.pending_events()
+                _, whole = await client.resume(session_id, "/", replay=True)
+                assert whole is not None
+                assert len(whole.history) == 6
 
                 async def halt(index: int) -> None:
-                    if index == 2 and not halted.is_set():
+                    nonlocal halts
+                    if index == record and halts:
+                        halts -= 1
                         halted.set()
                         await anyio.sleep_forever()
 
                 place.store.before_entry = halt
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(_replaying, client, session.session_id)
-                    await halted.wait()
-                    tasks.cancel_scope.cancel()
-                _, replay = await client.resume(session.session_id, "/", replay=True)
-                assert replay is not None
-                assert whole is not None
-                assert (replay.outcome, replay.history) == (Outcome.COMPLETE, whole.history)
-                await session.prompt("four")
+                async with AsyncExitStack() as stack:
+                    if not known:
+                        await session.close()
+                        client = await stack.enter_async_context(connect(place.open))
+                    for _ in range(times):
+                        halted = anyio.Event()
+                        async with anyio.create_task_group() as tasks:
+                            tasks.start_soon(_replaying, client, session_id)
+                            await halted.wait()
+                            tasks.cancel_scope.cancel()
+                    session, replay = await client.resume(session_id, "/", replay=True)
+                    assert replay is not None
+                    assert (replay.outcome, replay.history, replay.violations) == (Outcome.COMPLETE, whole.history, ())
+                    await session.prompt("four")
 
 
 class TestAgentsThatNeverAnswer:
