@@ -39,8 +39,8 @@ def child(session_id: str) -> dict[str, Any]:
 STATE = {"sessionUpdate": "state_update", "state": "idle"}
 
 
-def track(*updates: tuple[str, Mapping[str, Any]], succeeded: bool) -> Replay:
-    tracker = ReplayTracker("root")
+def track(*updates: tuple[str, Mapping[str, Any]], succeeded: bool, active: bool = False) -> Replay:
+    tracker = ReplayTracker("root", active=active)
     for session_id, update in updates:
         tracker.take(session_id, update)
     return tracker.finish(succeeded=succeeded)
@@ -100,6 +100,16 @@ class TestTable:
         replay = track(*updates, succeeded=True)
         assert said in replay.violations
         assert "stranger" not in replay.sessions
+
+    @pytest.mark.parametrize("active", [False, True])
+    @pytest.mark.parametrize("succeeded", [False, True])
+    def test_what_holds_now_is_never_history(self, active: bool, succeeded: bool) -> None:
+        """It may have been on its way before the agent read the request, if the session was active there."""
+        replay = track(("root", STATE), ("root", message("a")), ("root", MARKER), succeeded=succeeded, active=active)
+        assert (replay.outcome, replay.history) == (Outcome.COMPLETE, (message("a"),))
+        assert replay.violations == (() if active else ("state_update before replay_complete",))
+        later = track(("root", message("a")), ("root", STATE), ("root", MARKER), succeeded=succeeded, active=active)
+        assert later.violations == ("state_update before replay_complete",)
 
     def test_state_of_a_child_is_historical(self) -> None:
         replay = track(("root", child("c")), ("c", STATE), ("c", MARKER), ("root", MARKER), succeeded=True)

@@ -91,10 +91,15 @@ class _Part:
 
 
 class ReplayTracker:
-    """Follows one ``session/resume`` with a cursor, from its request to its end."""
+    """Follows one ``session/resume`` with a cursor, from its request to its end.
 
-    def __init__(self, session_id: str) -> None:
+    ``active``: the session was active on this connection. What the agent wrote before it read the request is no part of
+    the replay then, and no fault of the agent's.
+    """
+
+    def __init__(self, session_id: str, *, active: bool = False) -> None:
         self._session_id = session_id
+        self._active = active
         self._parts = {session_id: _Part(announced=True)}
         self._missed = set[str]()
         self._violations: list[str] = []
@@ -132,7 +137,9 @@ class ReplayTracker:
             return
         # A child's state before the response is historical (RPL-9).
         if _not_history(update) and not (kind == "state_update" and session_id != self._session_id):
-            self._violations.append(f"{kind} before replay_complete")
+            if part.history or not self._active:
+                self._violations.append(f"{kind} before replay_complete")
+            return
         part.history.append(update)
 
     def finish(self, *, succeeded: bool) -> Replay:
@@ -150,6 +157,7 @@ class ReplayTracker:
             elif succeeded:
                 outcome = Outcome.UNCERTIFIED
                 self._violations.append("no replay_complete")
+                # Without the marker a child's state may be the present one.
                 history = [update for update in history if not _not_history(update)]
             else:
                 outcome = Outcome.TRUNCATED

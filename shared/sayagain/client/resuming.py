@@ -87,9 +87,9 @@ class _Attempts:
         """What a replay has brought so far; ``None`` when none was asked for."""
         self._may_pass = may_pass
 
-    def tracker(self) -> ReplayTracker | None:
-        """For the next attempt."""
-        return ReplayTracker(self.session.session_id) if self.replaying else None
+    def tracker(self, *, active: bool = False) -> ReplayTracker | None:
+        """For the next attempt, on a connection on which the session is ``active`` already, or not."""
+        return ReplayTracker(self.session.session_id, active=active) if self.replaying else None
 
     def remedy(self, refusal: PeerError, limit: int) -> _Remedy:
         """The agent has refused once more."""
@@ -198,7 +198,7 @@ class Resuming:
                 for event in session.pending_events():
                     if not isinstance(event, Update):
                         self._inbox.deliver(session, event)
-            tracker = session.tracker = attempts.tracker()
+            tracker = session.tracker = attempts.tracker(active=session.attached is link)
 
         def over() -> None:
             if session.tracker is tracker:
