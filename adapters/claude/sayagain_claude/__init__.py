@@ -13,16 +13,9 @@ __all__ = ["create_runtime", "login"]
 
 def create_runtime() -> Runtime:
     """The entry point in the group ``sayagain.runtimes``."""
-    from sayagain.runtime.lazy import LazyRuntime
-    from sayagain_claude.about import CAPABILITIES, NAME, TITLE
-    from sayagain_claude.account import auth_methods
+    from sayagain_claude.runtime import ClaudeRuntime
 
-    def load() -> Runtime:
-        from sayagain_claude.runtime import ClaudeRuntime
-
-        return ClaudeRuntime()
-
-    return LazyRuntime(NAME, TITLE, CAPABILITIES, auth_methods, load)
+    return ClaudeRuntime()
 
 
 def login(arguments: Sequence[str]) -> int:

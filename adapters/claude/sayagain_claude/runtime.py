@@ -18,9 +18,9 @@ from sayagain import fault_points
 from sayagain.errors import InvalidParams, MethodNotFound, RuntimeFault, SessionNotFound
 from sayagain.fault_points import Point
 from sayagain.identity import new_session_id
+from sayagain.runtime.capabilities import RuntimeCapabilities
 from sayagain.runtime.history import HistoryEntry
 from sayagain.runtime.seam import SessionPage, SessionSetup
-from sayagain_claude.about import CAPABILITIES, NAME, TITLE
 from sayagain_claude.account import auth_methods, auth_status
 from sayagain_claude.choices import first_choices
 from sayagain_claude.command import check_setup
@@ -43,9 +43,20 @@ LOGOUT_PATIENCE: Final = 30.0
 class ClaudeRuntime:
     """Implements ``Runtime``. ``env`` is the environment of every process that it starts."""
 
-    name = NAME
-    title = TITLE
-    capabilities = CAPABILITIES
+    name = "claude"
+    title = "Claude Code"
+    capabilities = RuntimeCapabilities(
+        image=True,
+        embedded_context=True,
+        mcp_stdio=True,
+        mcp_http=True,
+        fork=True,
+        delete=True,
+        additional_directories=True,
+        title=True,
+        auth_status=True,
+        system_prompt_modes=frozenset({"append", "override"}),
+    )
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self._env = dict(os.environ if env is None else env)

@@ -48,6 +48,12 @@ APPENDING: Final[Mapping[str, tuple[str, str, str]]] = {
 }
 """Chunks that extend a list of another update kind. Terminal output extends bytes."""
 
+_UPSERTS: Final[Mapping[str, tuple[str, str]]] = {
+    kind: (APPENDING[kind][0] if kind in APPENDING else kind.replace("_output_chunk", "_update"), name)
+    for kind, name in ENTITIES.items()
+}
+"""The kind of the upsert, and the field that names the entity: looked up for every update that is sent."""
+
 SETTLED: Final = 256
 """How many entities are kept before the oldest go. The history lags by a tenth of a second (measured: a write queue
 of 100 ms), so what 256 entities have followed is stored long since."""
@@ -61,11 +67,10 @@ _FINAL_STATUS: Final = frozenset({"completed", "failed", "cancelled"})
 
 def entity_of(update: Mapping[str, Any]) -> tuple[str, str] | None:
     """The entity that an update belongs to, as (kind of its upsert, id); ``None`` for all that is not history."""
-    kind: str = update["sessionUpdate"]
-    name = ENTITIES.get(kind)
-    if name is None:
+    found = _UPSERTS.get(update["sessionUpdate"])
+    if found is None:
         return None
-    upsert = APPENDING[kind][0] if kind in APPENDING else kind.replace("_output_chunk", "_update")
+    upsert, name = found
     identity = update["plan"].get("planId") if name == "plan" else update.get(name)
     return upsert, str(identity)
 

@@ -148,8 +148,8 @@ class _Replay:
         return True
 
     def _send(self, session_id: str, update: Mapping[str, Any]) -> None:
-        entity = entity_of(update)
-        if entity is not None and entity in self._cut.entities.get(session_id, ()):
+        cut = self._cut.entities.get(session_id)
+        if cut and (entity := entity_of(update)) in cut and entity is not None:
             if self._told.get(entity) == update:
                 return
             self._told[entity] = update

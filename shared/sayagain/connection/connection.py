@@ -151,9 +151,10 @@ class Connection:
     def _send(self, line: bytes) -> None:
         if self._closed:
             return
+        if not self._queue:
+            self._wake.set()
         self._queue.append(line)
         self._queued += len(line)
-        self._wake.set()
 
     async def _write(self) -> None:
         try:

@@ -29,12 +29,12 @@ _ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:[\\/]|\\\\[^\\]")
 
 def as_mapping(value: object) -> Json:
     """``value`` when it is a mapping, else an empty one."""
-    return cast("Json", value) if isinstance(value, dict) else {}
+    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType] - a cast is a call
 
 
 def as_list(value: object) -> Sequence[object]:
     """``value`` when it is a list, else an empty one."""
-    return cast("Sequence[object]", value) if isinstance(value, list) else ()
+    return value if isinstance(value, list) else ()  # pyright: ignore[reportUnknownVariableType] - as above
 
 
 def as_text(value: object) -> str:

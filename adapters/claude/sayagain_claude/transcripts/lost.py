@@ -29,7 +29,7 @@ NAMED: Final = re.compile(rb'[ \t\r\n]*:[ \t\r\n]*"(' + _ID.encode() + rb')"')
 
 def is_derived(message_id: str) -> bool:
     """Whether an id may be that of a keyed prompt."""
-    return _DERIVED.fullmatch(message_id) is not None
+    return message_id[14:15] == "5" and _DERIVED.fullmatch(message_id) is not None
 
 
 class LostMessages:

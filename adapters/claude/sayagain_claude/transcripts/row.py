@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
+
+from sayagain.protocol.loose import as_list, as_mapping
 
 __all__ = ["Row", "RowKind", "classify", "row_message_ids", "row_text"]
 
@@ -58,24 +60,16 @@ class RowKind(Enum):
     """No part of the conversation: queue operations, titles, costs, requests, and types not known here."""
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
-
-
 def _content(row: Row) -> object:
-    return _mapping(row.get("message")).get("content")
+    return as_mapping(row.get("message")).get("content")
 
 
 def _blocks(content: object) -> list[Mapping[str, Any]]:
-    return [_mapping(block) for block in _list(content)]
+    return [as_mapping(block) for block in as_list(content)]
 
 
 def _attachment(row: Row) -> Mapping[str, Any]:
-    return _mapping(row.get("attachment"))
+    return as_mapping(row.get("attachment"))
 
 
 def row_text(row: Row) -> str:
@@ -113,7 +107,7 @@ def _is_submitted(row: Row) -> bool:
 
 
 def _is_task_notification(row: Row) -> bool:
-    return _mapping(row.get("origin")).get("kind") == "task-notification" or _starts(row, "<task-notification>")
+    return as_mapping(row.get("origin")).get("kind") == "task-notification" or _starts(row, "<task-notification>")
 
 
 def _is_folded_prompt(row: Row) -> bool:
@@ -123,7 +117,8 @@ def _is_folded_prompt(row: Row) -> bool:
 
 def _is_no_response(row: Row) -> bool:
     return (
-        _mapping(row.get("message")).get("model") == "<synthetic>" and row_text(row).strip() == "No response requested."
+        as_mapping(row.get("message")).get("model") == "<synthetic>"
+        and row_text(row).strip() == "No response requested."
     )
 
 
@@ -191,7 +186,7 @@ def row_message_ids(row: Row) -> tuple[str, ...]:
             return ()
         ids = [row.get("uuid")]
         if "sentAsUuid" in row or "mergedSendUuids" in row:
-            ids += [row.get("sentAsUuid"), *_list(row.get("mergedSendUuids"))]
+            ids += [row.get("sentAsUuid"), *as_list(row.get("mergedSendUuids"))]
     elif kind == "attachment":
         ids = [_attachment(row).get("source_uuid")]
     elif kind == "system":
