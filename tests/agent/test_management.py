@@ -146,6 +146,18 @@ async def test_an_invalid_value_changes_nothing(world: World, client: Client, va
     assert world.fake(session_id).pace == "slow"
 
 
+@rule("CFG-2")
+@pytest.mark.parametrize("kind", ["zz", "select", "boolean", "", "_x", 3, None])
+@pytest.mark.parametrize("config_id", ["pace", "unknown"])
+async def test_an_unsupported_type_of_value_changes_nothing(
+    world: World, client: Client, config_id: str, kind: object
+) -> None:
+    session_id = await client.new()
+    params = {"sessionId": session_id, "configId": config_id, "type": kind, "value": "fast"}
+    assert await code_of(client, "session/set_config_option", params) == -32602
+    assert world.fake(session_id).pace == "slow"
+
+
 @rule("TC-4")
 async def test_a_tool_call_and_a_terminal_are_cancelled_once(world: World, client: Client) -> None:
     session_id, fake = await world.work(client)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -131,14 +132,17 @@ def test_missing_stderr_is_replaced() -> None:
     assert done.stdout == b"protocol\n"
 
 
-def test_missing_stdin_is_an_error() -> None:
-    done = run(
-        """
+@pytest.mark.parametrize("missing", [(0,), (1,), (0, 1), (1, 2)])
+def test_missing_stdin_or_stdout_is_an_error(missing: tuple[int, ...], tmp_path: Path) -> None:
+    """Whatever number a copy of the other one would get."""
+    told = tmp_path / "told"
+    run(
+        f"""
         try:
             take_stdio()
         except OSError:
-            print("refused")
+            open({str(told)!r}, "w").close()
         """,
-        preexec_fn=lambda: os.close(0),
+        preexec_fn=lambda: [os.close(fd) for fd in missing],
     )
-    assert done.stdout == b"refused\n"
+    assert told.exists()

@@ -5,8 +5,8 @@ Everything in a handler before its first ``await`` runs in the order of the wire
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import anyio.abc
 
@@ -121,6 +121,7 @@ class Methods:
 
     async def _set_config_option(self, request: IncomingRequest, params: Params, _client: Params) -> Params:
         session = self._sessions.active(request.connection, params["sessionId"])
+        _check_value_type(session.backend.options(), params["configId"], params["type"])
         await session.backend.set_option(params["configId"], params["value"])
         return {"configOptions": [dict(option) for option in session.backend.options()]}
 
@@ -166,3 +167,14 @@ class Methods:
 
 def _let_it_finish() -> None:
     """What was begun is ended: a half-open or half-closed session helps nobody (CAN-5 allows any one answer)."""
+
+
+def _check_value_type(options: Sequence[Params], config_id: str, value_type: str) -> None:
+    """Refuse a type of value that is unknown, or not this option's (CFG-2)."""
+    wanted = [_VALUE_TYPES.get(option["type"]) for option in options if option["configId"] == config_id]
+    if value_type not in (wanted or _VALUE_TYPES.values()):
+        raise InvalidParams("type", "is no type of value that this option takes")
+
+
+_VALUE_TYPES: Final = {"select": "id", "boolean": "boolean"}
+"""What an option of a type is set by."""

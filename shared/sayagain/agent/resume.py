@@ -149,7 +149,7 @@ class _Replay:
 
     def _send(self, session_id: str, update: Mapping[str, Any]) -> None:
         cut = self._cut.entities.get(session_id)
-        if cut and (entity := entity_of(update)) in cut and entity is not None:
+        if cut and (entity := entity_of(update)) in cut:
             if self._told.get(entity) == update:
                 return
             self._told[entity] = update

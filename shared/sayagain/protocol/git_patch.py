@@ -29,7 +29,7 @@ __all__ = [
 
 NO_NEWLINE: Final = "\\ No newline at end of file"
 
-_PLAIN_PATH: Final = re.compile(r'[ !#-\[\]-~]*')  # printable ASCII, but for the quote and the backslash
+_PLAIN_PATH: Final = re.compile(r"[ !#-\[\]-~]*")  # printable ASCII, but for the quote and the backslash
 _ESCAPES: Final = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 _HEAD: Final = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 

@@ -39,6 +39,9 @@ def take_stdio() -> StdioTransport:
     That is never undone: a dependency may be chatty at exit, too. Called once, before anything else is started; raises
     :class:`OSError` when the process was started without stdin or stdout.
     """
+    # Before anything is copied: a copy of the one would get the number of the other that is missing.
+    os.fstat(0)
+    os.fstat(1)
     try:
         os.fstat(2)
     except OSError:
