@@ -28,7 +28,7 @@ from sayagain_claude.translate.stored import StoredTranslator
 __all__ = ["history"]
 
 _FIRST_BATCH: Final = 32
-_BATCH: Final = 256
+_BATCH: Final = 512
 """Entries in the first batch and in those after it: few enough for the first one to come quickly, enough to make the
 hand-over between threads cheap."""
 
