@@ -199,9 +199,6 @@ async def serving(monkeypatch: pytest.MonkeyPatch, log: Log) -> AsyncIterator[tu
     async def begin(*_: Any, **__: Any) -> Process:
         return process
 
-    async def prepare(_: AppServer) -> None:
-        return None
-
     monkeypatch.setattr(launch, "begin", begin)
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
@@ -209,7 +206,7 @@ async def serving(monkeypatch: pytest.MonkeyPatch, log: Log) -> AsyncIterator[tu
                 Launcher({"CODEX_PATH": "/bin/sh", "PATH": "/bin"}),
                 Patience(),
                 tasks,
-                prepare=prepare,
+                starting=lambda: None,
                 heard=log.notified,
             )
             got: list[AppServer] = []

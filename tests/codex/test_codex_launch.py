@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,9 @@ import anyio
 import pytest
 from pytest_mock import MockerFixture
 
-from sayagain.errors import RuntimeMissing
+from sayagain.errors import RuntimeMissing, RuntimeTimeout
 from sayagain.processes.spawn import ExitStatus, GuardedProcess, Starting
-from sayagain_codex import launch
+from sayagain_codex import launch, server
 from sayagain_codex.launch import Launcher
 from sayagain_codex.runtime import CodexRuntime
 
@@ -62,14 +62,16 @@ async def test_one_that_nobody_took_ends_by_itself(env: dict[str, str], ran: lis
 async def test_one_that_would_keep_another_login_is_ended(env: dict[str, str], ran: list[GuardedProcess]) -> None:
     with anyio.fail_after(30):
         async with Launcher(env) as launcher:
-            launcher.ephemeral_login = True
-            taken, _ = await launcher.take()
+            launcher.api_key = "sk-secret"
+            taken = await launcher.take()
             try:
                 assert [process.status for process in ran] == [ExitStatus(0, None), None]
-                arguments = Path(f"/proc/{taken.runtime_pid}/cmdline").read_bytes()
+                arguments = Path(f"/proc/{taken.process.runtime_pid}/cmdline").read_bytes()
                 assert b'cli_auth_credentials_store="ephemeral"' in arguments
+                assert taken.api_key == "sk-secret"
+                assert "sk-secret" not in repr(taken)
             finally:
-                await taken.aclose()
+                await taken.process.aclose()
 
 
 async def test_a_failure_that_nobody_foresaw_ends_nothing(env: dict[str, str], mocker: MockerFixture) -> None:
@@ -77,17 +79,93 @@ async def test_a_failure_that_nobody_foresaw_ends_nothing(env: dict[str, str], m
     begin = mocker.patch.object(launch, "begin", side_effect=[RuntimeError("no thread can be started"), starting])
     with anyio.fail_after(30):
         async with Launcher(env) as launcher:
-            process, _ = await launcher.take()
-    assert (process, begin.call_count) == ("a process", 2)
+            taken = await launcher.take()
+    assert (taken.process, begin.call_count) == ("a process", 2)
 
 
 async def test_what_fails_ahead_is_told_by_whoever_needs_it(env: Mapping[str, str], tmp_path: Path) -> None:
     executable = tmp_path / "codex"
     with anyio.fail_after(30):
         async with Launcher({**env, "CODEX_PATH": str(executable)}) as launcher:
-            with pytest.raises(RuntimeMissing, match="CODEX_PATH names"):
+            with pytest.raises(RuntimeMissing, match=r"CODEX_PATH names .*pip install"):
                 await launcher.take()
             executable.write_text("#!/bin/sh\nexec cat\n")
             executable.chmod(0o755)
-            process, _ = await launcher.take()
-            await process.aclose()
+            taken = await launcher.take()
+            await taken.process.aclose()
+
+
+@pytest.fixture
+def starts(folder: Path) -> Callable[[str], tuple[str, Path]]:
+    """A Codex that writes a line to a file at each start, and then does what it is told."""
+
+    def make(script: str) -> tuple[str, Path]:
+        log, executable = folder / "starts", folder / "codex-in-between"
+        executable.write_text(f"#!/bin/sh\necho started >> {log}\n{script}", encoding="utf-8")
+        executable.chmod(0o755)
+        return str(executable), log
+
+    return make
+
+
+RACE = "Error: failed to initialize sqlite state runtime under the folder"
+
+
+async def test_processes_that_make_the_databases_at_once_are_started_again(
+    env: dict[str, str], starts: Callable[[str], tuple[str, Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = env["CODEX_PATH"]
+    _, log = starts("")
+    lost = f'[ $(wc -l < {log}) -gt 2 ] || {{ echo "{RACE}" >&2; exit 1; }}\nexec {real} "$@"\n'
+    executable, log = starts(lost)
+    monkeypatch.setattr(server, "RACES", (0.0, 0.0))
+    with anyio.fail_after(30):
+        async with CodexRuntime({**env, "CODEX_PATH": executable}) as runtime:
+            await runtime.warm_up()
+            assert await runtime.stored("0190c0de-0000-7000-8000-000000000000") is False
+    assert len(log.read_text().splitlines()) == 3
+
+
+async def test_what_does_not_pass_is_told_as_it_is(
+    env: dict[str, str], starts: Callable[[str], tuple[str, Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executable, log = starts(f'echo "{RACE}" >&2\nexit 1\n')
+    monkeypatch.setattr(server, "RACES", (0.0, 0.0))
+    with anyio.fail_after(30):
+        async with CodexRuntime({**env, "CODEX_PATH": executable}) as runtime:
+            with pytest.raises(RuntimeMissing, match="failed to initialize sqlite"):
+                await runtime.stored("0190c0de-0000-7000-8000-000000000000")
+    assert len(log.read_text().splitlines()) == 3
+
+
+async def test_a_start_that_hangs_is_waited_for_once(
+    env: dict[str, str], starts: Callable[[str], tuple[str, Path]]
+) -> None:
+    """By the request too that comes in the middle of it."""
+    executable, log = starts("while read line; do :; done\n")
+    faults: list[str] = []
+    with anyio.fail_after(30):
+        async with CodexRuntime({**env, "CODEX_PATH": executable, "SAYAGAIN_PATIENCE": "0.5"}) as runtime:
+
+            async def ask() -> None:
+                with pytest.raises(RuntimeTimeout) as caught:
+                    await runtime.stored("0190c0de-0000-7000-8000-000000000000")
+                faults.append(str(caught.value))
+
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(ask)
+            assert len(log.read_text().splitlines()) == 1
+            await ask()
+    assert len(log.read_text().splitlines()) == 2
+    assert len(faults) == 4
+    assert all(executable in fault for fault in faults)
+
+
+async def test_an_answer_that_is_no_object_is_no_fault_of_ours(
+    env: dict[str, str], starts: Callable[[str], tuple[str, Path]]
+) -> None:
+    executable, _ = starts('read line\necho \'{"id":1,"result":[1]}\'\nwhile read line; do :; done\n')
+    with anyio.fail_after(30):
+        async with CodexRuntime({**env, "CODEX_PATH": executable}) as runtime:
+            assert (await runtime._servers.get()).running

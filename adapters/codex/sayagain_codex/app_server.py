@@ -92,6 +92,9 @@ class AppServer:
         self._ended = anyio.Event()
         self.gone = anyio.Event()
         """Set when the process is gone and its listeners were told."""
+        self.retired = False
+        """Whether it is ended in order, so that another one takes its place: what it did not answer can be asked there.
+        """
 
     @property
     def running(self) -> bool:

@@ -28,7 +28,10 @@ def find_executable(env: Mapping[str, str]) -> str:
 
     Raises :class:`~sayagain.errors.RuntimeMissing`, naming what was looked for.
     """
-    own = chosen(env, VARIABLE) or shutil.which("codex", path=env.get("PATH"))
+    try:
+        own = chosen(env, VARIABLE) or shutil.which("codex", path=env.get("PATH"))
+    except RuntimeMissing as error:
+        raise RuntimeMissing(f"{error}. {_INSTALL}") from error
     if found := own or bundled("codex_cli_bin", "bin", "codex"):
         return str(Path(found).absolute())
     raise RuntimeMissing(f"Codex was not found: there is none on PATH, and {VARIABLE} is not set. {_INSTALL}")

@@ -118,11 +118,11 @@ class Host:
             raise RuntimeDied("The session was closed")
 
     async def _load(self, patience: float) -> AppServer:
-        server = await self._servers.get()
-        if self.server is server:
-            return server
         deadline = anyio.current_time() + patience
         while True:
+            server = await self._servers.get()
+            if self.server is server:
+                return server
             loading = self._loading
             if loading is None or loading.server is not server:
                 loading = self._loading = _Loading(server)
@@ -135,6 +135,8 @@ class Host:
                     if not is_written_elsewhere(error) or anyio.current_time() >= deadline:
                         raise thread_fault(error, self._session_id) from error
                     await anyio.sleep(RETRY)
+                case RuntimeDied() if server.retired:
+                    pass  # somebody signed in meanwhile: another process takes its place
                 case fault:
                     raise fault
 

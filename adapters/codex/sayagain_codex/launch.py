@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import anyio
 
@@ -27,12 +28,17 @@ GRACE: Final = 2.0
 """Seconds for a process that nobody took to end by itself; it takes 40 ms (measured)."""
 
 
-class Launched(NamedTuple):
-    """A process that was told nothing yet."""
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A process that was told nothing yet.
 
-    starting: Starting
+    ``api_key`` is for it to keep in memory: its command line says that it stores none. No other process may be given
+    one, or it would write it to disk, over the login that is stored there (measured).
+    """
+
+    process: GuardedProcess
     executable: str
-    ephemeral_login: bool
+    api_key: str | None = field(repr=False)
 
 
 class Launcher:
@@ -44,9 +50,9 @@ class Launcher:
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = dict(env)
         self._lock = anyio.Lock()
-        self._ahead: Launched | None = None
-        self.ephemeral_login = False
-        """Whether the next process keeps its login in memory."""
+        self._ahead: _Begun | None = None
+        self.api_key: str | None = None
+        """What the next process signs in with; ``None``: it has the login that is stored."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -62,27 +68,27 @@ class Launcher:
             async with self._lock:
                 await self._discard()
 
-    async def take(self) -> tuple[GuardedProcess, str]:
-        """The process that was started ahead, or else a new one, which is the caller's to end; and its executable.
+    async def take(self) -> Launched:
+        """The process that was started ahead, or else a new one, which is the caller's to end.
 
         Raises :class:`~sayagain.errors.RuntimeMissing` and :class:`~sayagain.errors.RuntimeFault`.
         """
         async with self._lock:
-            if self._ahead is not None and self._ahead.ephemeral_login is not self.ephemeral_login:
+            if self._ahead is not None and self._ahead.api_key != self.api_key:
                 await self._discard()
             ahead, self._ahead = self._ahead, None
-            taken = ahead or await self._begin()
-            return await taken.starting.running(), taken.executable
+            begun = ahead or await self._begin()
+            return Launched(await begun.starting.running(), begun.executable, begun.api_key)
 
-    async def _begin(self) -> Launched:
-        executable = find_executable(self._env)
+    async def _begin(self) -> _Begun:
+        executable, api_key = find_executable(self._env), self.api_key
         starting = await begin(
-            command_line(executable, ephemeral_login=self.ephemeral_login),
+            command_line(executable, ephemeral_login=api_key is not None),
             cwd=Path(executable).anchor,
-            env=environment(self._env, ephemeral_login=self.ephemeral_login),
+            env=environment(self._env, ephemeral_login=api_key is not None),
             stderr=lambda line: logger.debug("codex: a line of %d characters on standard error", len(line)),
         )
-        return Launched(starting, executable, self.ephemeral_login)
+        return _Begun(starting, executable, api_key)
 
     async def _discard(self) -> None:
         """End of input first: it may be at work on its own files."""
@@ -95,3 +101,10 @@ class Launcher:
                 await process.stdin.aclose()
                 await process.wait()
             await process.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    starting: Starting
+    executable: str
+    api_key: str | None = field(repr=False)

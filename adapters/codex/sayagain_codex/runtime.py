@@ -16,7 +16,15 @@ import anyio.abc
 import anyio.to_thread
 
 from sayagain import fault_points
-from sayagain.errors import AuthRequired, HistoryUnreadable, InvalidParams, RuntimeFault, SessionInUse, SessionNotFound
+from sayagain.errors import (
+    AuthRequired,
+    HistoryUnreadable,
+    InvalidParams,
+    RuntimeDied,
+    RuntimeFault,
+    SessionInUse,
+    SessionNotFound,
+)
 from sayagain.fault_points import Point
 from sayagain.runtime.history import HistoryEntry
 from sayagain.runtime.seam import SessionPage, SessionSetup
@@ -28,6 +36,7 @@ from sayagain_codex.command import home, thread_params
 from sayagain_codex.history import history, message_ids
 from sayagain_codex.launch import Launcher
 from sayagain_codex.listing import list_sessions
+from sayagain_codex.login import Login
 from sayagain_codex.patience import Patience
 from sayagain_codex.rollouts import irregular
 from sayagain_codex.server import Servers
@@ -41,9 +50,6 @@ logger = logging.getLogger(__name__)
 
 FIRST_LOOK: Final = 0.5
 """Seconds that a resume waits for another owner: without one the session can still be replayed."""
-
-LOGIN_PATIENCE: Final = 600.0
-"""Seconds for the user to sign in with a browser."""
 
 Params = Mapping[str, Any]
 
@@ -63,10 +69,9 @@ class CodexRuntime:
         self._launcher = launcher or Launcher(self._env)
         self._stack = AsyncExitStack()
         self._sessions: WeakValueDictionary[str, CodexSession] = WeakValueDictionary()
-        self._api_key: str | None = None
-        self._logins: dict[str, _Login] = {}
         self._warnings = Warnings()
         self._account: Account
+        self._login: Login
         self._patience: Patience
         self._servers: Servers
         self._tasks: anyio.abc.TaskGroup
@@ -74,8 +79,11 @@ class CodexRuntime:
     async def __aenter__(self) -> Self:
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._patience = Patience.from_env(self._env)
-        self._servers = Servers(self._launcher, self._patience, self._tasks, prepare=self._prepare, heard=self._heard)
+        self._servers = Servers(
+            self._launcher, self._patience, self._tasks, starting=self._warnings.forget, heard=self._heard
+        )
         self._account = Account(self._servers)
+        self._login = Login(self._env, self._launcher, self._servers, self._account)
         return self
 
     async def warm_up(self) -> None:
@@ -97,94 +105,52 @@ class CodexRuntime:
 
     # Accounts.
 
-    async def _prepare(self, server: AppServer) -> None:
-        if self._api_key is not None:
-            await server.request("account/login/start", {"type": "apiKey", "apiKey": self._api_key})
-
     def _heard(self, method: str, params: Params) -> None:
         self._warnings.heard(method, params)
-        if method == "account/updated":
-            self._account.changed()
-        elif method == "account/login/completed":
-            login = self._logins.get(str(params.get("loginId")))
-            if login is not None:
-                login.error = None if params.get("success") else str(params.get("error") or "The login failed")
-                login.done.set()
+        self._login.heard(method, params)
 
     def auth_methods(self, client_capabilities: Params) -> Sequence[Params]:
         """See :mod:`sayagain_codex.auth`."""
         return auth.auth_methods(self._env, client_capabilities)
 
     async def login(self, method_id: str, params: Params) -> None:
-        """See the seam. An API key needs an app-server that keeps it in memory, so another one is started.
-
-        Editors sign in again in each window: the key that is in use must not end the work of the others.
-        """
-        if method_id == auth.API_KEY:
-            key = auth.api_key(self._env)
-            if key != self._api_key:
-                self._api_key = key
-                self._launcher.ephemeral_login = True
-                await self._restart()
-        elif method_id == auth.CHATGPT and not self._env.get("NO_BROWSER"):
-            await self._login_with_browser()
-        else:
-            raise InvalidParams("methodId", "is no method that the agent serves itself")
-
-    async def _login_with_browser(self) -> None:
-        if self._launcher.ephemeral_login:
-            self._api_key, self._launcher.ephemeral_login = None, False
-            await self._restart()
-        import webbrowser  # costs 10 ms, and few need it
-
-        server = await self._servers.get()
-        started = await server.request("account/login/start", {"type": "chatgpt"})
-        login = self._logins[started["loginId"]] = _Login()
-        try:
-            await anyio.to_thread.run_sync(webbrowser.open, started["authUrl"])
-            with anyio.move_on_after(LOGIN_PATIENCE):
-                await login.done.wait()
-        finally:
-            del self._logins[started["loginId"]]
-            if not login.done.is_set():
-                with anyio.CancelScope(shield=True):
-                    await server.request("account/login/cancel", {"loginId": started["loginId"]})
-        if login.error is not None:
-            raise RuntimeFault(login.error)
+        """See :mod:`sayagain_codex.login`."""
+        await self._login.sign_in(method_id)
 
     async def logout(self) -> None:
-        """See the seam: the stored login and the key in memory are forgotten."""
-        server = await self._servers.get()
-        await server.request("account/logout", {})
-        self._account.changed()
-        if self._launcher.ephemeral_login:
-            self._api_key, self._launcher.ephemeral_login = None, False
-            await self._restart()
+        """See :mod:`sayagain_codex.login`."""
+        await self._login.sign_out()
 
     async def auth_status(self) -> Params:
         """See the seam."""
         return auth.auth_status(await self._account.read(await self._servers.get()))
 
-    async def _restart(self) -> None:
-        self._account.changed()
-        await self._servers.stop()
-        await self._servers.get()
-
     # Sessions.
 
     async def _signed_in(self) -> AppServer:
-        try:
-            return await self._account.require(await self._servers.get())
-        except AuthRequired as error:
-            # With Codex's defaults in its place the user's provider, which may need no account, is not in use.
-            if (unread := self._warnings.unread) is not None:
-                raise AuthRequired(f"{error}. {unread}".rstrip()) from None
-            raise
+        while True:
+            server = await self._servers.get()
+            try:
+                return await self._account.require(server)
+            except AuthRequired as error:
+                # With Codex's defaults in its place the user's provider, which may need no account, is not in use.
+                if (unread := self._warnings.unread) is not None:
+                    raise AuthRequired(f"{error}. {unread}".rstrip()) from None
+                raise
+            except RuntimeDied:
+                if not server.retired:
+                    raise
 
     async def new(self, setup: SessionSetup) -> CodexSession:
         """A new thread; it is on disk from its first prompt on (measured)."""
-        server = await self._signed_in()
-        return await self._made(server, "thread/start", {}, setup)
+        while True:
+            server = await self._signed_in()
+            try:
+                return await self._made(server, "thread/start", {}, setup)
+            except RuntimeDied:
+                # Somebody signed in meanwhile. Nothing of the thread is stored anywhere.
+                if not server.retired:
+                    raise
 
     async def fork(self, session_id: str, setup: SessionSetup) -> CodexSession:
         """A copy of all that is stored, on disk at once."""
@@ -389,14 +355,6 @@ class CodexRuntime:
         )
         self._sessions[session_id] = session
         return session
-
-
-class _Login:
-    """A browser login under way."""
-
-    def __init__(self) -> None:
-        self.done = anyio.Event()
-        self.error: str | None = "Nobody signed in"
 
 
 def _check_directory(setup: SessionSetup) -> None:

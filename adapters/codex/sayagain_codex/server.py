@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVarTuple
 import anyio
 import anyio.abc
 
-from sayagain.errors import RuntimeDied, RuntimeFault, RuntimeMissing
+from sayagain.errors import RuntimeDied, RuntimeFault, RuntimeMissing, RuntimeTimeout
 from sayagain.protocol.loose import as_mapping, as_text
 from sayagain_codex.app_server import AppServer, AppServerError, RequestId
 from sayagain_codex.command import CLIENT_INFO
@@ -30,6 +30,12 @@ logger = logging.getLogger(__name__)
 WAITING: Final = 10_000
 """Messages of threads that nobody has claimed yet, before the oldest thread is given up: a child is claimed within
 milliseconds, so this many mean that something else is wrong."""
+
+RACES: Final = (0.1, 0.2, 0.4, 0.8)
+"""Seconds before another try when several processes make the databases of a new folder at once: all but one may end
+with an error (measured: 7 of 16, when two are started together)."""
+
+_RACE: Final = "failed to initialize sqlite"
 
 Params = Mapping[str, Any]
 Arguments = TypeVarTuple("Arguments")
@@ -56,7 +62,7 @@ class Thread(Protocol):
 
 
 class Servers:
-    """``prepare`` is called with each new process before anybody else gets it; ``heard`` with what has no thread."""
+    """``starting`` is called before each new process; ``heard`` with what has no thread."""
 
     def __init__(
         self,
@@ -64,16 +70,20 @@ class Servers:
         patience: Patience,
         tasks: anyio.abc.TaskGroup,
         *,
-        prepare: Callable[[AppServer], Awaitable[None]],
+        starting: Callable[[], None],
         heard: Callable[[str, Params], None],
     ) -> None:
         self._launcher = launcher
         self._patience = patience
         self._tasks = tasks
-        self._prepare = prepare
+        self._starting = starting
         self._heard = heard
         self._lock = anyio.Lock()
         self._server: AppServer | None = None
+        self._failed = 0
+        """Starts that failed."""
+        self._fault: RuntimeFault | None = None
+        """Of the last one of these."""
         self._threads: dict[str, Thread] = {}
         self._unclaimed: dict[str, list[tuple[RequestId | None, str, Params]]] = {}
         self._strangers: set[str] = set()
@@ -84,12 +94,16 @@ class Servers:
         Raises :class:`~sayagain.errors.RuntimeMissing`, :class:`~sayagain.errors.RuntimeDied` and
         :class:`~sayagain.errors.RuntimeTimeout`.
         """
+        failed = self._failed
         async with self._lock:
             if self._server is not None:
                 if self._server.running:
                     return self._server
                 await self._server.gone.wait()
-            self._server = await self._start()
+            if self._fault is not None and self._failed != failed:
+                # It was waited for: another try would take as long.
+                raise self._fault
+            self._server = await self._try_to_start()
             return self._server
 
     async def restart(self, server: AppServer) -> None:
@@ -106,30 +120,53 @@ class Servers:
     async def _finish(self) -> None:
         server, self._server = self._server, None
         if server is not None:
+            server.retired = True
             await server.finish()
             await server.gone.wait()
 
+    async def _try_to_start(self) -> AppServer:
+        try:
+            for pause in RACES:
+                try:
+                    return await self._start()
+                except RuntimeMissing as fault:
+                    if _RACE not in str(fault):
+                        raise
+                    logger.info("another Codex makes its databases in the same folder; this one is started again")
+                    await anyio.sleep(pause)
+            return await self._start()
+        except RuntimeFault as fault:
+            self._failed += 1
+            self._fault = fault
+            raise
+
     async def _start(self) -> AppServer:
-        process, executable = await self._launcher.take()
-        server = AppServer(process, self, self._patience)
+        launched = await self._launcher.take()
+        self._starting()
+        server = AppServer(launched.process, self, self._patience)
         self._tasks.start_soon(self._guard, server, self._run, server)
         try:
             hello = await server.request(
                 "initialize", {"clientInfo": CLIENT_INFO, "capabilities": {"experimentalApi": True}}
             )
-            check_version(hello.get("userAgent"), executable)
+            check_version(as_mapping(hello).get("userAgent"), launched.executable)
             await server.notify("initialized")
-            await self._prepare(server)
+            if launched.api_key is not None:
+                await server.request("account/login/start", {"type": "apiKey", "apiKey": launched.api_key})
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await server.kill()
                 await server.gone.wait()
+            if isinstance(error, RuntimeTimeout):
+                raise RuntimeTimeout(
+                    f"{launched.executable} did not answer when it was started, and was ended"
+                ) from error
             if isinstance(error, RuntimeDied):
-                text = _early_end(executable, server.complaint)
-                # Killed from outside, so another try may work: what cannot start says so by its exit code.
+                text = f"{launched.executable} ended while it started"
+                # Killed from outside, so another try may work: what cannot start says so by its exit code, and why.
                 if server.status is not None and server.status.signal is not None:
                     raise RuntimeDied(f"{text} ({server.status})") from error
-                raise RuntimeMissing(text) from error
+                raise RuntimeMissing(": ".join(filter(None, (text, server.complaint)))) from error
             raise
         return server
 
@@ -251,8 +288,3 @@ def _tell(take: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
 
 def _thread_of(params: Params) -> str | None:
     return as_text(params.get("threadId")) or as_text(as_mapping(params.get("thread")).get("id")) or None
-
-
-def _early_end(executable: str, complaint: str) -> str:
-    text = f"{executable} ended while it started"
-    return f"{text}: {complaint}" if complaint else text

@@ -29,6 +29,10 @@ class Warnings:
         if method in _METHODS and not loaded and (method, params) not in self._unheard:
             self._unheard.append((method, params))
 
+    def forget(self) -> None:
+        """Another process starts: it has read the configuration anew, and says itself what is wrong with it."""
+        self._unheard.clear()
+
     def opening(self, session: CodexSession) -> None:
         """A client opens this session; :meth:`tell` follows when it is open."""
         self._opened.add(session)
@@ -43,6 +47,8 @@ class Warnings:
     def unread(self) -> str | None:
         """What Codex says of a configuration that it could not read, and replaced by its defaults (measured)."""
         for _, params in self._unheard:
-            if params.get("path"):
-                return " ".join(filter(None, (as_text(params.get("summary")), as_text(params.get("details")))))
+            summary = as_text(params.get("summary"))
+            # Of a file that is broken it tells the place; of what cannot be used, or not be read, the summary alone.
+            if params.get("path") or "using defaults" in summary:
+                return " ".join(filter(None, (summary, as_text(params.get("details")))))
         return None
