@@ -131,8 +131,13 @@ async def test_who_signs_in_disturbs_nobody_who_opens_a_session(
     assert stored(env) == []
 
 
+@pytest.mark.parametrize("needs_login", [False, True])
 @pytest.mark.parametrize("broken", ["unknown provider", "bytes", "folder", "syntax"])
-async def test_a_configuration_that_cannot_be_used_is_named(env: dict[str, str], cwd: str, broken: str) -> None:
+async def test_a_configuration_that_cannot_be_used_is_named(
+    folder: Path, service: ResponsesService, cwd: str, broken: str, needs_login: bool
+) -> None:
+    """And no longer than it is so."""
+    env = codex_environment(folder, service, auth=needs_login, OPENAI_API_KEY=KEY)
     config = Path(env["CODEX_HOME"], "config.toml")
     right = config.read_bytes()
     match broken:
@@ -153,7 +158,8 @@ async def test_a_configuration_that_cannot_be_used_is_named(env: dict[str, str],
             if config.is_dir():
                 config.rmdir()
             config.write_bytes(right)
-            await runtime.login("api-key", {})
+            if needs_login:
+                await runtime.login("api-key", {})
             session = await runtime.new(setup)
             told: list[RuntimeEvent] = []
 

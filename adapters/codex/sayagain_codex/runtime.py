@@ -134,7 +134,7 @@ class CodexRuntime:
                 return await self._account.require(server)
             except AuthRequired as error:
                 # With Codex's defaults in its place the user's provider, which may need no account, is not in use.
-                if (unread := self._warnings.unread) is not None:
+                if (unread := self._warnings.unread()) is not None:
                     raise AuthRequired(f"{error}. {unread}".rstrip()) from None
                 raise
             except RuntimeDied:

@@ -43,12 +43,16 @@ class Warnings:
             session.announced(method, params)
         self._unheard.clear()
 
-    @property
     def unread(self) -> str | None:
-        """What Codex says of a configuration that it could not read, and replaced by its defaults (measured)."""
-        for _, params in self._unheard:
+        """What Codex says of a configuration that it could not read, and replaced by its defaults (measured).
+
+        It is for an error, and told by that: a session that follows does not hear it, since it may be mended by then.
+        """
+        for warning in self._unheard:
+            _, params = warning
             summary = as_text(params.get("summary"))
             # Of a file that is broken it tells the place; of what cannot be used, or not be read, the summary alone.
             if params.get("path") or "using defaults" in summary:
+                self._unheard.remove(warning)
                 return " ".join(filter(None, (summary, as_text(params.get("details")))))
         return None
