@@ -136,6 +136,51 @@ class TestWhileASessionIsMoved:
             await outbox.add("first", "/", "k", [{"type": "text", "text": "one"}])
             await self.moving(monkeypatch, outbox, "take", resend)
 
+    @pytest.mark.parametrize("resends", [False, True])
+    async def test_in_the_middle_of_the_move_too(
+        self, outbox_path: Path, monkeypatch: pytest.MonkeyPatch, *, resends: bool
+    ) -> None:
+        """When the outbox has moved it, and the session has its old id still."""
+        agent = Forgetful(iter([{"result": {"sessionId": "first"}}, NEW]))
+        async with Outbox(outbox_path) as outbox:
+            prompts, held, go = outbox.prompts, anyio.Event(), anyio.Event()
+
+            async def late(*args: Any, **named: Any) -> Any:
+                rows = await prompts(*args, **named)
+                held.set()
+                await go.wait()
+                return rows
+
+            sent: list[str] = []
+
+            async def do(session: Session) -> None:
+                if resends:
+                    sent.extend((await session.resend()).inserted.values())
+                else:
+                    sent.append(await session.prompt("one"))
+
+            if resends:
+                await outbox.add("first", "/", "k", [{"type": "text", "text": "one"}])
+            with anyio.fail_after(20):
+                async with with_retries(Scripted(agent).open, QUICK, outbox=outbox) as client:
+                    session = await client.new_session("/")
+                    monkeypatch.setattr(outbox, "prompts", late)
+                    with pytest.raises(OutcomeUnknown):
+                        await client.request("_die", {})
+                    await held.wait()
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(do, session)
+                        await settle()
+                        go.set()
+            assert sent == ["m"]
+            assert [row.session_id for row in await prompts(states=("done",))] == ["new"]
+            assert not await outbox.unsettled("new")
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await anyio.to_thread.run_sync(bool)
+
 
 async def test_a_client_finds_what_was_added_too_late(outbox_path: Path) -> None:
     """Another client had moved the session, and then this one died with a prompt in it."""

@@ -39,7 +39,7 @@ class Replaying:
         self.lines = lines
 
     def __call__(self, asked: dict[str, Any]) -> list[Mapping[str, Any] | bytes | None]:
-        if "id" not in asked:
+        if "id" not in asked or "method" not in asked:
             return []
         told = self.lines[asked["params"]["sessionId"]] if asked["method"] == "session/resume" else []
         return [*told, {"id": asked["id"], "result": {"protocolVersion": 2, "sessionId": "s"}}]
@@ -67,6 +67,7 @@ DAMAGED: Mapping[str, Sequence[Mapping[str, Any] | bytes]] = {
     "by position": [b'{"jsonrpc":"2.0","method":"session/update","params":["s",{}]}'],
     "params that are none": [b'{"jsonrpc":"2.0","method":"session/update","params":"b"}'],
     "in a batch": [b"[" + line(said("a")) + b"," + ALONE.replace(b'"2.0"', b"2", 1) + b"]"],
+    "as a request": [ALONE.replace(b'"method"', b'"id":"r","method"', 1)],
     "no session": [told(said("b"), None)],
     "no update": [told("b")],
 }
@@ -109,6 +110,16 @@ class TestWhatCannotBeRead:
             "s": Outcome.UNCERTIFIED,
             "one": Outcome.TRUNCATED,
             "two": Outcome.COMPLETE,
+        }
+
+    @pytest.mark.parametrize("lost", [b'{"jsonrpc":2}', b"5"])
+    async def test_in_its_place_in_a_batch(self, lost: bytes) -> None:
+        """It may be of a child that the batch has just announced."""
+        batch = b",".join((line(child("c")), lost, line(MARKER, "c")))
+        replay = await replay_of(b"[" + batch + b"]", told(MARKER))
+        assert {each.session_id: each.outcome for each in replay.sessions.values()} == {
+            "s": Outcome.TRUNCATED,
+            "c": Outcome.TRUNCATED,
         }
 
     @pytest.mark.parametrize("kind", [["x"], {}, None, 5, True])

@@ -136,10 +136,8 @@ class _Connection(Connection):
             self.answered = self.answered or isinstance(message, jsonrpc.Response)
             super()._take(message, reply)
 
-    def _take_batch(self, batch: jsonrpc.Batch) -> None:
-        if any(isinstance(item, jsonrpc.Invalid) for item in batch.items):
-            self.missed()
-        super()._take_batch(batch)
+    def _skipped(self, item: jsonrpc.Invalid) -> None:
+        self.missed()
 
 
 class Link:
@@ -320,6 +318,10 @@ class Link:
 
     def request(self, request: IncomingRequest) -> Outcome:
         """The agent asks."""
+        if request.method == "session/update":
+            # No request is one; what it says reaches nobody.
+            session_id: object = request.params.get("sessionId")
+            self._receiver.missed(self, session_id if isinstance(session_id, str) else None)
         return self._receiver.asked(request)
 
     def notification(self, connection: Connection, method: str, params: Mapping[str, Any]) -> Awaitable[None] | None:

@@ -13,7 +13,7 @@ from sayagain.client.outbox import Outbox
 from sayagain.client.session import Session
 from sayagain.fault_points import Point
 
-__all__ = ["Home", "find_home", "made_id"]
+__all__ = ["Home", "made_id", "make_home", "move_home", "moved_before"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,22 +24,35 @@ class Home:
     answer: Mapping[str, Any] | None
 
 
-async def find_home(outbox: Outbox, link: Link, session: Session) -> Home | None:
-    """Move the prompts of a session that the agent does not know.
+async def moved_before(outbox: Outbox, session: Session) -> Home | None:
+    """Where the prompts of a session that the agent does not know were moved already; what is left is moved along.
+
+    Raises :class:`~sayagain.client.errors.OutboxError`.
+    """
+    known = await outbox.follow(session.session_id)
+    return None if known is None else Home(known, None)
+
+
+async def make_home(outbox: Outbox, link: Link, session: Session) -> Mapping[str, Any] | None:
+    """Another session for the prompts of one that the agent does not know: the answer to ``session/new``.
 
     ``None`` when a prompt in it was confirmed, or when no client of this outbox made it.
 
-    Raises :class:`~sayagain.connection.PeerError` when the agent refuses to make another, and as :func:`made_id` does;
-    :class:`~sayagain.client.link.LinkLost`; and :class:`~sayagain.client.errors.OutboxError`: as ``OutboxBusy`` also
-    when a living process may still get a prompt of it inserted.
+    Raises :class:`~sayagain.connection.PeerError` when the agent refuses to make another,
+    :class:`~sayagain.client.link.LinkLost`, and :class:`~sayagain.client.errors.OutboxError`.
     """
-    old = session.session_id
-    if (known := await outbox.follow(old)) is not None:
-        return Home(known, None)
-    if not await outbox.unsettled(old):
+    if not await outbox.unsettled(session.session_id):
         return None
-    answer = await link.call("session/new", {**session.setup, "cwd": session.cwd})
-    made = made_id(answer)
+    return await link.call("session/new", {**session.setup, "cwd": session.cwd})
+
+
+async def move_home(outbox: Outbox, session: Session, answer: Mapping[str, Any]) -> Home:
+    """Move the session's prompts to the one that was made, or to where another client was quicker to move them.
+
+    Raises as :func:`made_id` does; and :class:`~sayagain.client.errors.OutboxError`: as ``OutboxBusy`` also when a
+    living process may still get a prompt of it inserted.
+    """
+    old, made = session.session_id, made_id(answer)
     await outbox.opened(made, session.cwd)
     fault_points.passing(Point.CLIENT_MOVING)
     # An agent that has forgotten its sessions may use their ids again: then they are there already.

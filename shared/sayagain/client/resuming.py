@@ -19,7 +19,7 @@ from sayagain.client.errors import AgentFault, OutboxError, ResumeFailed
 from sayagain.client.events import Moved, Reconnected, Update
 from sayagain.client.inbox import Inbox
 from sayagain.client.link import Link, LinkLost
-from sayagain.client.moving import find_home
+from sayagain.client.moving import Home, make_home, move_home, moved_before
 from sayagain.client.prompts import Fate, fate_of
 from sayagain.client.replay import Replay, ReplayTracker, empty_replay, failed_replay
 from sayagain.client.retries import Retries
@@ -244,19 +244,31 @@ class Resuming:
         """The agent does not know the session: go on in another one, if nothing was ever confirmed in it.
 
         True when that is active; false when there is more to ask for: another client was quicker to make it, or the
-        agent makes none for now. Raises as :func:`~sayagain.client.moving.find_home` does, :class:`Elsewhere`,
+        agent makes none for now. Raises as :mod:`~sayagain.client.moving` does, :class:`Elsewhere`,
         :class:`~sayagain.client.errors.ResumeFailed`, and the refusal when there is no other session.
         """
-        session, old = attempts.session, attempts.session.session_id
+        session, outbox = attempts.session, self._client.outbox
+        async with session.moving:
+            home = await moved_before(outbox, session)
+            if home is not None:
+                return await self._go_on(attempts, link, refusal, home)
         try:
-            home = await find_home(self._client.outbox, link, session)
+            answer = await make_home(outbox, link, session)
         except PeerError as other:
             if not attempts.passes(other, retries.attempts):
                 raise attempts.failed(other, "the agent does not know it, and makes no other") from other
             await anyio.sleep(retries.pause(attempts.refusals))
             return False
+        if answer is None:
+            raise refusal
+        async with session.moving:
+            return await self._go_on(attempts, link, refusal, await move_home(outbox, session, answer))
+
+    async def _go_on(self, attempts: _Attempts, link: Link, refusal: PeerError, home: Home) -> bool:
+        """In the session that has the prompts now; as :meth:`_move`."""
+        session, old = attempts.session, attempts.session.session_id
         # An agent that uses an id twice can make the outbox point in circles.
-        if home is None or (home.answer is None and home.session_id in attempts.unknown):
+        if home.answer is None and home.session_id in attempts.unknown:
             raise refusal
         fault_points.passing(Point.CLIENT_MOVED)
         # Before anything else has changed: the outbox may fail.

@@ -76,6 +76,8 @@ class Session:
         self._queue: list[Prompt] = []
         self._flying: set[Prompt] = set()
         self._submitting = anyio.Lock()
+        self.moving = anyio.Lock()
+        """Held from before the outbox has moved its prompts until it has its new id."""
         self._changed = anyio.Event()
 
     @property
@@ -131,10 +133,11 @@ class Session:
             stored = await self._client.outbox.add(under, self.cwd, key, blocks)
             fault_points.passing(Point.CLIENT_KEPT)
             prompt = Prompt(stored.number, key, blocks, sent_before=False)
-            if under != self._session_id:
-                # It was moved meanwhile, and this one came too late to go along.
-                await self._record(prompt, self._client.outbox.follow(under))
-            self._put(prompt)
+            async with self.moving:
+                if under != self._session_id:
+                    # It was moved meanwhile, and this one came too late to go along.
+                    await self._record(prompt, self._client.outbox.follow(under))
+                self._put(prompt)
         return prompt
 
     async def resend(self, *, old: bool = False, before: float | None = None, patience: float = 10.0) -> Resent:
@@ -148,9 +151,10 @@ class Session:
             while True:
                 under = self._session_id
                 stored, elsewhere = await self._client.outbox.take(under, patience=patience)
-                # If it was moved meanwhile, they are under its new id.
-                if under == self._session_id:
-                    break
+                async with self.moving:
+                    # If it was moved meanwhile, they are under its new id.
+                    if under == self._session_id:
+                        break
             fault_points.passing(Point.CLIENT_TAKEN)
             here = {prompt.key for prompt in (*self._queue, *self._flying)}
             rest = [row for row in stored if row.key not in here]
@@ -247,9 +251,9 @@ class Session:
                 try:
                     link = await self._client.linked(self)
                 except (AgentFault, ResumeFailed) as fault:
-                    for prompt in (*self._queue,):
-                        self._queue.remove(prompt)
-                        await self._kept(prompt, str(fault))
+                    # One by one: prompts may be withdrawn, and others come, while one is being kept.
+                    while self._queue:
+                        await self._kept(self._queue.pop(0), str(fault))
                     continue
                 if not self._queue:
                     continue

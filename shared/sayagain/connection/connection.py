@@ -232,8 +232,13 @@ class Connection:
             self._send(line)
         for position, item in enumerate(batch.items):
             # What is invalid was answered above, or waits in the array already.
-            if not isinstance(item, jsonrpc.Invalid):
+            if isinstance(item, jsonrpc.Invalid):
+                self._skipped(item)
+            else:
                 self._take(item, partial(collect, position))
+
+    def _skipped(self, item: jsonrpc.Invalid) -> None:
+        """The place of an invalid entry among the others of its batch."""
 
     def _request(self, message: jsonrpc.Request, reply: Reply) -> None:
         if message.id in self._incoming:
