@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import anyio
 import anyio.lowlevel
@@ -98,14 +98,36 @@ async def test_what_takes_its_time_begins_at_once_and_ends_last(needed: bool) ->
     assert ahead.events == ["entered", *(["runtime left"] if needed else []), "left"]
 
 
+class Slow(FakeRuntime):
+    """Takes its time to be entered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = anyio.Event()
+        self.go = anyio.Event()
+
+    async def __aenter__(self) -> Self:
+        self.begun.set()
+        await self.go.wait()
+        return self
+
+
 async def test_the_request_that_loads_it_may_be_cancelled() -> None:
-    behind = FakeRuntime()
+    behind = Slow()
+    scope = anyio.CancelScope()
+
+    async def ask() -> None:
+        with scope:
+            await runtime.stored("none")
+
     with anyio.fail_after(5):
         async with lazy(behind) as runtime:
-            with anyio.CancelScope() as scope:
-                await runtime.stored("none")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask)
+                await behind.begun.wait()
                 scope.cancel()
-                await anyio.lowlevel.checkpoint()
+            assert scope.cancelled_caught
+            behind.go.set()
             assert await runtime.stored("none") is False
 
 
@@ -122,9 +144,10 @@ async def test_what_fails_to_load_is_told_and_tried_again(mocker: MockerFixture)
 def test_codex_says_what_it_is_without_its_sessions() -> None:
     program = (
         "import sys, sayagain_codex; runtime = sayagain_codex.create_runtime(); "
-        "print(runtime.name, runtime.title, len(runtime.auth_methods({})) >= 0); "
+        "print(runtime.name, runtime.title, *(method['methodId'] for method in runtime.auth_methods({}))); "
         "print(*sorted(name for name in sys.modules if name.startswith('sayagain_codex.')))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.startswith("codex Codex api-key ")
     assert "sayagain_codex.about" in done.stdout
     assert "sayagain_codex.session" not in done.stdout

@@ -59,18 +59,26 @@ def descriptors() -> Iterator[Descriptors]:
         os.close(fd)
 
 
-@pytest.fixture(params=["pipes", "pipes of an old kernel", "socketpair"])
+@pytest.fixture(
+    params=["pipes", "pipes of an old kernel", "pipes in a sandbox", "pipes of another build", "socketpair"]
+)
 def ends(request: pytest.FixtureRequest, descriptors: Descriptors, monkeypatch: pytest.MonkeyPatch) -> Ends:
     if request.param == "socketpair":
         return descriptors.socketpair()
-    if request.param != "pipes":
+    if (error := REFUSALS.get(request.param)) is not None:
+
+        def refuse(*_: object) -> int:
+            raise error
+
         monkeypatch.setattr(os, "pwritev", refuse, raising=False)
     return descriptors.pipes()
 
 
-def refuse(*_: object) -> int:
-    """As Linux before 6.5 does for a pipe."""
-    raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+REFUSALS = {
+    "pipes of an old kernel": OSError(errno.EOPNOTSUPP, "not supported"),
+    "pipes in a sandbox": PermissionError(errno.EPERM, "not permitted"),
+    "pipes of another build": NotImplementedError("not available"),
+}
 
 
 @pytest.fixture(params=[False, True], ids=["readiness", "threads"])

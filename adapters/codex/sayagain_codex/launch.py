@@ -95,7 +95,8 @@ class Launcher:
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             return
-        with suppress(RuntimeFault):
+        # Nobody else knows of it.
+        with anyio.CancelScope(shield=True), suppress(RuntimeFault):
             process = await ahead.starting.running()
             with anyio.move_on_after(GRACE):
                 await process.stdin.aclose()

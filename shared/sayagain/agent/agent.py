@@ -138,8 +138,8 @@ class Agent:
 
     async def _warm_up(self, connection: Connection) -> None:
         await connection.drained(0)
-        self._loaded()
         try:
+            self._loaded()
             await self._runtime.warm_up()
         except Exception as error:  # noqa: BLE001 - a request that needs what failed tells it
             logger.info("the runtime was not got ready ahead: %s", type(error).__name__)

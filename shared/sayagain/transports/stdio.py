@@ -7,7 +7,6 @@ and no more is written than cannot block. No thread is involved where the system
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import socket
@@ -192,7 +191,7 @@ class StdioTransport:
 
 
 class _Unsupported(Exception):
-    """The kernel is older than Linux 6.5 and cannot write to a pipe that way."""
+    """A pipe cannot be written to that way: before Linux 6.5, or where something forbids it."""
 
 
 def _write_what_fits(pipe: int, data: memoryview) -> int:
@@ -204,7 +203,6 @@ def _write_what_fits(pipe: int, data: memoryview) -> int:
         return os.pwritev(pipe, [data], -1, os.RWF_NOWAIT)
     except BlockingIOError:
         raise
-    except OSError as error:
-        if error.errno in (errno.EOPNOTSUPP, errno.ESPIPE, errno.EINVAL, errno.ENOSYS):
-            raise _Unsupported from error
-        raise
+    except (OSError, NotImplementedError) as error:
+        # An old kernel, an old C library, a sandbox; or a pipe that is broken, which the other way meets as well.
+        raise _Unsupported from error
