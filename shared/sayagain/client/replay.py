@@ -93,8 +93,9 @@ class _Part:
 class ReplayTracker:
     """Follows one ``session/resume`` with a cursor, from its request to its end.
 
-    ``active``: the session was active on this connection. What the agent wrote before it read the request is no part of
-    the replay then, and no fault of the agent's.
+    ``active``: the session was active on this connection, so what the agent wrote before it read the request comes too,
+    and is no fault of the agent's. What tells the present is left out; content cannot be told from history. An agent
+    that replays full upserts, as ours does, replaces it.
     """
 
     def __init__(self, session_id: str, *, active: bool = False) -> None:
