@@ -177,6 +177,45 @@ async def test_a_request_without_an_answer_ends_the_process(log: Log) -> None:
             await client.request("m")
 
 
+@pytest.mark.parametrize("ends", [False, True])
+async def test_who_waits_for_an_answer_is_waited_for(log: Log, ends: bool) -> None:
+    """And so are requests that belong together; not when there is nobody left to answer."""
+    async with running(log) as (process, client), anyio.create_task_group() as tasks:
+        call, unused = Call(), anyio.Event()
+
+        async def wait() -> None:
+            await client.unused()
+            unused.set()
+
+        with client.held():
+            tasks.start_soon(call.run, client, "m")
+            asked = await process.read()
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            if ends:
+                await process.kill()
+                await unused.wait()
+                return
+            process.say({"id": asked["id"], "result": {}})
+            await call.done.wait()
+            await anyio.wait_all_tasks_blocked()
+            assert not unused.is_set()
+        await unused.wait()
+        client.retired = True
+        with pytest.raises(RuntimeDied):
+            await client.request("m")
+
+
+@pytest.mark.parametrize("result", [[1], "text", 7])
+async def test_an_answer_that_is_no_object_is_a_fault_of_codex(log: Log, result: Any) -> None:
+    async with running(log) as (process, client), anyio.create_task_group() as tasks:
+        call = Call()
+        tasks.start_soon(call.run, client, "m")
+        await process.answer(result)
+        await call.done.wait()
+        assert type(call.outcome) is RuntimeFault
+
+
 async def test_the_end_of_the_process_answers_what_waits(log: Log) -> None:
     async with running(log) as (process, client), anyio.create_task_group() as tasks:
         call = Call()

@@ -162,10 +162,29 @@ async def test_a_start_that_hangs_is_waited_for_once(
     assert all(executable in fault for fault in faults)
 
 
-async def test_an_answer_that_is_no_object_is_no_fault_of_ours(
-    env: dict[str, str], starts: Callable[[str], tuple[str, Path]]
+@pytest.mark.parametrize("answer", ['"result":[1]', '"result":"hello"', '"error":{"code":-32601,"message":"no"}'])
+async def test_what_does_not_answer_as_codex_does_is_named(
+    env: dict[str, str], starts: Callable[[str], tuple[str, Path]], answer: str
 ) -> None:
-    executable, _ = starts('read line\necho \'{"id":1,"result":[1]}\'\nwhile read line; do :; done\n')
+    executable, _ = starts(f"read line\necho '{{\"id\":1,{answer}}}'\nwhile read line; do :; done\n")
     with anyio.fail_after(30):
         async with CodexRuntime({**env, "CODEX_PATH": executable}) as runtime:
-            assert (await runtime._servers.get()).running
+            with pytest.raises(RuntimeMissing, match=r"codex-in-between does not answer .*pip install"):
+                await runtime.auth_status()
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("WARNING: proceeding, even though something", "pip install"),
+        ("WARNING: proceeding\nError: no such folder\nwarning: it was Tuesday", r"3\): Error: no such folder$"),
+    ],
+)
+async def test_an_early_end_is_told_by_its_own_reason(
+    env: dict[str, str], starts: Callable[[str], tuple[str, Path]], written: str, told: str
+) -> None:
+    executable, _ = starts(f"printf '%s\\n' '{written}' >&2\nexit 3\n")
+    with anyio.fail_after(30):
+        async with CodexRuntime({**env, "CODEX_PATH": executable}) as runtime:
+            with pytest.raises(RuntimeMissing, match=rf"ended while it started \(exit code .*{told}"):
+                await runtime.auth_status()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 from sayagain.errors import AuthRequired
-from sayagain.runtime.events import RuntimeEvent
+from sayagain.runtime.events import Foreground, RuntimeEvent
 from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.responses_api import ResponsesService
-from sayagain_codex.app_server import AppServer
+from sayagain_codex.app_server import AppServer, AppServerError
 from sayagain_codex.runtime import CodexRuntime
 from support_codex import codex_environment
 
@@ -58,13 +58,13 @@ async def settle() -> None:
         await anyio.lowlevel.checkpoint()
 
 
-@pytest.mark.parametrize("own_login", [False, True])
+@pytest.mark.parametrize("has_own", [False, True])
 async def test_a_key_goes_to_no_process_that_would_store_it(
-    runtime: CodexRuntime, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, own_login: bool
+    runtime: CodexRuntime, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, has_own: bool
 ) -> None:
     """The key comes while Codex is started ahead, which is when editors send it."""
     login = Path(env["CODEX_HOME"], "auth.json")
-    before = json.dumps({"OPENAI_API_KEY": "sk-of-the-user", "auth_mode": "apikey"}) if own_login else None
+    before = json.dumps({"OPENAI_API_KEY": "sk-of-the-user", "auth_mode": "apikey"}) if has_own else None
     if before is not None:
         login.write_text(before, encoding="utf-8")
     held, notify = Held(), AppServer.notify
@@ -85,50 +85,178 @@ async def test_a_key_goes_to_no_process_that_would_store_it(
     assert (login.read_text(encoding="utf-8") if login.exists() else None) == before
 
 
-async def test_a_logout_forgets_the_stored_login_too(runtime: CodexRuntime, env: dict[str, str]) -> None:
-    login = Path(env["CODEX_HOME"], "auth.json")
-    login.write_text(json.dumps({"OPENAI_API_KEY": "sk-of-the-user", "auth_mode": "apikey"}), encoding="utf-8")
+async def test_a_logout_forgets_the_stored_login_too(runtime: CodexRuntime, own_login: Path) -> None:
     await runtime.login("api-key", {})
     await runtime.logout()
-    assert not login.exists()
+    assert not own_login.exists()
     assert (await runtime.auth_status())["state"] == "unauthenticated"
 
 
-@pytest.mark.parametrize("method", ["account/read", "thread/start", "thread/resume"])
-async def test_who_signs_in_disturbs_nobody_who_opens_a_session(
-    runtime: CodexRuntime, env: dict[str, str], cwd: str, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    """A request that the process of before did not answer is made again to the one that takes its place."""
-    setup = SessionSetup(cwd=cwd)
+@pytest.fixture
+def own_login(env: dict[str, str]) -> Path:
+    """The user's, as Codex stores it."""
     login = Path(env["CODEX_HOME"], "auth.json")
     login.write_text(json.dumps({"OPENAI_API_KEY": "sk-of-the-user", "auth_mode": "apikey"}), encoding="utf-8")
-    named = await runtime.new(setup)
-    await runtime.set_title(named.session_id, "Stored")
-    await named.close()
-    await runtime._servers.stop()
+    return login
+
+
+async def a_stored_one(runtime: CodexRuntime, cwd: str) -> str:
+    session = await runtime.new(SessionSetup(cwd=cwd))
+    await runtime.set_title(session.session_id, "Stored")
+    await session.close()
+    return session.session_id
+
+
+async def made(runtime: CodexRuntime, cwd: str, _: str) -> None:
+    await (await runtime.new(SessionSetup(cwd=cwd))).close()
+
+
+async def resumed(runtime: CodexRuntime, cwd: str, session_id: str) -> None:
+    await (await runtime.resume(session_id, SessionSetup(cwd=cwd))).close()
+
+
+async def forked(runtime: CodexRuntime, cwd: str, session_id: str) -> None:
+    await (await runtime.fork(session_id, SessionSetup(cwd=cwd))).close()
+
+
+async def listed(runtime: CodexRuntime, cwd: str, _: str) -> None:
+    await runtime.list(cwd=cwd, cursor=None)
+
+
+async def read(runtime: CodexRuntime, __: str, session_id: str) -> None:
+    async for _ in runtime.history(session_id, live=False):
+        pass
+
+
+async def titled(runtime: CodexRuntime, _: str, session_id: str) -> None:
+    await runtime.set_title(session_id, "Another")
+
+
+async def asked_for_the_login(runtime: CodexRuntime, _: str, __: str) -> None:
+    assert (await runtime.auth_status())["state"] == "authenticated"
+
+
+@pytest.mark.usefixtures("own_login")
+@pytest.mark.parametrize(
+    ("method", "work"),
+    [
+        ("account/read", made),
+        ("thread/start", made),
+        ("thread/resume", resumed),
+        ("thread/fork", forked),
+        ("thread/list", listed),
+        ("thread/items/list", read),
+        ("thread/name/set", titled),
+        ("account/read", asked_for_the_login),
+    ],
+)
+async def test_who_signs_in_disturbs_nobody(
+    runtime: CodexRuntime,
+    env: dict[str, str],
+    cwd: str,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    work: Callable[[CodexRuntime, str, str], Awaitable[None]],
+) -> None:
+    """Who waits for an answer gets it from the process that was asked."""
+    session_id = await a_stored_one(runtime, cwd)
     runtime._account.changed()
+    held, send = Held(), AppServer._send
+
+    async def send_later(server: AppServer, message: Mapping[str, Any], patience: float) -> None:
+        if message.get("method") == method and not held.reached.is_set():
+            await held.here()
+        await send(server, message, patience)
+
+    monkeypatch.setattr(AppServer, "_send", send_later)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work, runtime, cwd, session_id)
+        await held.reached.wait()
+        tasks.start_soon(runtime.login, "api-key", {})
+        await settle()
+        held.released.set()
+    assert stored(env) == []
+
+
+@pytest.mark.usefixtures("own_login")
+async def test_a_thread_that_is_about_to_be_loaded_is_loaded_by_the_next_process(
+    runtime: CodexRuntime, cwd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await a_stored_one(runtime, cwd)
     held, request = Held(), AppServer.request
 
     async def request_later(server: AppServer, asked: str, *arguments: Any, **more: Any) -> Any:
-        if asked == method and not held.reached.is_set():
+        if asked == "thread/resume" and not held.reached.is_set():
             await held.here()
         return await request(server, asked, *arguments, **more)
 
     monkeypatch.setattr(AppServer, "request", request_later)
-    opened: list[str] = []
-
-    async def open_one() -> None:
-        resumes = method == "thread/resume"
-        session = await (runtime.resume(named.session_id, setup) if resumes else runtime.new(setup))
-        opened.append(session.session_id)
-
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(open_one)
+        tasks.start_soon(resumed, runtime, cwd, session_id)
         await held.reached.wait()
         await runtime.login("api-key", {})
         held.released.set()
-    assert len(opened) == 1
-    assert stored(env) == []
+
+
+@pytest.mark.usefixtures("own_login")
+async def test_a_history_is_read_to_its_end_by_the_process_that_began(runtime: CodexRuntime, cwd: str) -> None:
+    session_id = await a_stored_one(runtime, cwd)
+    async with anyio.create_task_group() as tasks:
+        async with runtime._reading(session_id) as (server, _):
+            tasks.start_soon(runtime.login, "api-key", {})
+            await settle()
+            assert not server.retired
+            await server.request("thread/turns/list", {"threadId": session_id})
+    assert server.retired
+
+
+@pytest.mark.usefixtures("own_login")
+async def test_a_session_without_a_prompt_outlives_a_login(
+    runtime: CodexRuntime, service: ResponsesService, cwd: str
+) -> None:
+    """Until its first prompt its process alone knows it."""
+    session = await runtime.new(SessionSetup(cwd=cwd))
+    await runtime.login("api-key", {})
+    assert not await runtime.stored(session.session_id)
+    await session.submit("0190c0de-0000-7000-8000-00000000000a", [{"type": "text", "text": "hello"}])
+    async for event in session.events():
+        if isinstance(event, Foreground) and event.state == "idle" and event.stop_reason:
+            assert event.stop_reason == "end_turn"
+            break
+    assert service.count("hello") == 1
+    assert await runtime.message_ids(session.session_id) == {"0190c0de-0000-7000-8000-00000000000a"}
+    await session.close()
+
+
+async def test_a_key_that_codex_refuses_is_in_nobodys_way(
+    folder: Path, service: ResponsesService, cwd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = codex_environment(folder, service, auth=True, OPENAI_API_KEY=KEY)
+    config = Path(env["CODEX_HOME"], "config.toml")
+    config.write_text(f'forced_login_method = "chatgpt"\n{config.read_text(encoding="utf-8")}', encoding="utf-8")
+    held, notify = Held(), AppServer.notify
+
+    async def notify_later(server: AppServer, method: str) -> None:
+        await notify(server, method)
+        await held.here()
+
+    monkeypatch.setattr(AppServer, "notify", notify_later)
+
+    async def sign_in(runtime: CodexRuntime) -> None:
+        with pytest.raises(AppServerError, match="disabled"):
+            await runtime.login("api-key", {})
+
+    with anyio.fail_after(60):
+        async with CodexRuntime(env) as runtime:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(sign_in, runtime)
+                await held.reached.wait()
+                # Who signs in again is told the same, and who asks for something else meanwhile gets it.
+                tasks.start_soon(sign_in, runtime)
+                tasks.start_soon(listed, runtime, cwd, "")
+                await settle()
+                held.released.set()
+            assert (await runtime.auth_status())["state"] == "unauthenticated"
 
 
 @pytest.mark.parametrize("needs_login", [False, True])

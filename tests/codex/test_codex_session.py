@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -73,6 +73,10 @@ class Server:
         if on_answer is not None:
             on_answer(outcome)
         return outcome
+
+    @contextmanager
+    def held(self) -> Iterator[Server]:
+        yield self
 
     async def kill(self) -> None:
         self.killed = True
@@ -180,7 +184,7 @@ async def playing(folder: Path, mode: str = "paginated", *, watched: bool = True
                 session_id,
                 SessionSetup("/"),
                 servers=servers,  # type: ignore[arg-type]
-                account=Account(servers),  # type: ignore[arg-type]
+                account=Account(servers, lambda: None),  # type: ignore[arg-type]
                 env={"CODEX_HOME": str(folder)},
                 patience=Patience(finish=0.2, stop=0.01),
                 tasks=tasks,
@@ -640,7 +644,7 @@ async def runtime_over(servers: Servers, folder: Path) -> AsyncIterator[CodexRun
     with anyio.fail_after(10):
         async with runtime:
             runtime._servers = servers
-            runtime._account = Account(servers)  # type: ignore[arg-type]
+            runtime._account = Account(servers, runtime._warnings.unread)  # type: ignore[arg-type]
             yield runtime
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sayagain.errors import AuthRequired
@@ -14,10 +14,14 @@ __all__ = ["Account"]
 
 
 class Account:
-    """What ``account/read`` last said, until Codex says that it changed."""
+    """What ``account/read`` last said, until Codex says that it changed.
 
-    def __init__(self, servers: Servers) -> None:
+    ``unread`` says why Codex does not use its configuration, when that is so.
+    """
+
+    def __init__(self, servers: Servers, unread: Callable[[], str | None]) -> None:
         self._servers = servers
+        self._unread = unread
         self._signed_in: AppServer | None = None
 
     async def require(self, server: AppServer) -> AppServer:
@@ -32,7 +36,8 @@ class Account:
             await self._servers.restart(server)
             server = await self._servers.get()
             if not signed_in(await self.read(server)):
-                raise AuthRequired("Not signed in to Codex")
+                # With Codex's defaults in its place the user's provider, which may need no account, is not in use.
+                raise AuthRequired(". ".join(filter(None, ("Not signed in to Codex", self._unread()))))
         self._signed_in = server
         return server
 

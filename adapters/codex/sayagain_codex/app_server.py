@@ -14,8 +14,9 @@ plain function, in the order of the pipe, answers included.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Protocol, Self
 
 import anyio
 
@@ -24,6 +25,7 @@ from sayagain.processes.spawn import ExitStatus, GuardedProcess
 from sayagain.protocol.codec import dumps, loads
 from sayagain.protocol.lines import LineSplitter, TooLong
 from sayagain.protocol.loose import as_mapping, as_text
+from sayagain_codex.complaint import complaint
 from sayagain_codex.patience import Patience
 
 __all__ = ["MAX_MESSAGE", "AppServer", "AppServerError", "Listener", "Pending"]
@@ -93,8 +95,9 @@ class AppServer:
         self.gone = anyio.Event()
         """Set when the process is gone and its listeners were told."""
         self.retired = False
-        """Whether it is ended in order, so that another one takes its place: what it did not answer can be asked there.
-        """
+        """Whether another process takes its place. It is given nothing any more."""
+        self._held = 0
+        self._unused = anyio.Event()
 
     @property
     def running(self) -> bool:
@@ -124,8 +127,25 @@ class AppServer:
             self._ended.set()
             for pending in self._pending.values():
                 pending.done.set()
+            self._unused.set()
             with anyio.CancelScope(shield=True):
                 await self.kill()
+
+    @contextmanager
+    def held(self) -> Generator[Self]:
+        """For requests that belong together: :meth:`unused` waits for all of them, as it does for single ones."""
+        self._held += 1
+        try:
+            yield self
+        finally:
+            self._held -= 1
+            self._unused.set()
+
+    async def unused(self) -> None:
+        """Wait until nobody waits for an answer."""
+        while self.running and (self._pending or self._held):
+            self._unused = anyio.Event()
+            await self._unused.wait()
 
     async def request(
         self,
@@ -140,6 +160,8 @@ class AppServer:
         Raises :class:`AppServerError`, :class:`~sayagain.errors.RuntimeDied` when the process ends first, and
         :class:`~sayagain.errors.RuntimeTimeout`: a process that does not answer is ended.
         """
+        if self.retired:
+            raise RuntimeDied("Codex is started again")
         patience = self._patience.answer if patience is None else patience
         self._last += 1
         request_id = self._last
@@ -154,6 +176,7 @@ class AppServer:
             raise RuntimeTimeout("Codex stopped answering and was ended") from None
         finally:
             del self._pending[request_id]
+            self._unused.set()
         if isinstance(pending.outcome, RuntimeFault):
             raise pending.outcome
         return pending.outcome
@@ -185,11 +208,8 @@ class AppServer:
 
     @property
     def complaint(self) -> str:
-        """Codex's own reason for an early end, from standard error: its error, which a backtrace may follow (measured),
-        or else its last line."""
-        before, _, _ = self._process.stderr_tail.partition("\nStack backtrace:")
-        lines = before.strip().splitlines()
-        return next((line for line in reversed(lines) if line.startswith("Error: ")), lines[-1] if lines else "")
+        """Codex's own reason for an early end, from standard error."""
+        return complaint(self._process.stderr_tail)
 
     async def _answer(self, message: Params) -> None:
         try:
@@ -238,8 +258,11 @@ class AppServer:
         if error := as_mapping(message.get("error")):
             code = error.get("code")
             pending.answer(AppServerError(code if isinstance(code, int) else -32603, as_text(error.get("message"))))
+        elif isinstance(result := message.get("result") or {}, dict):
+            pending.answer(result)
         else:
-            pending.answer(message.get("result") or {})
+            # All results of Codex are objects, and whoever asked goes by that.
+            pending.answer(RuntimeFault("Codex gave an answer that is not understood"))
 
 
 def _parse(line: bytes) -> Params | None:

@@ -11,7 +11,7 @@ from typing import Final
 from sayagain.errors import RuntimeMissing
 from sayagain.processes.executable import bundled, chosen
 
-__all__ = ["MINIMUM", "VARIABLE", "check_version", "find_executable"]
+__all__ = ["INSTALL", "MINIMUM", "VARIABLE", "check_version", "find_executable"]
 
 VARIABLE: Final = "CODEX_PATH"
 """The environment variable that names another executable."""
@@ -19,7 +19,9 @@ VARIABLE: Final = "CODEX_PATH"
 MINIMUM: Final = (0, 163)
 """The oldest version whose app-server was measured to keep the promises that we build on."""
 
-_INSTALL: Final = "pip install 'sayagain[codex]' brings one that fits"
+INSTALL: Final = "pip install 'sayagain[codex]' brings one that fits"
+"""What to do about an executable that is none of use."""
+
 _VERSION: Final = re.compile(r"/(\d+)\.(\d+)\.(\d+)")
 
 
@@ -31,10 +33,10 @@ def find_executable(env: Mapping[str, str]) -> str:
     try:
         own = chosen(env, VARIABLE) or shutil.which("codex", path=env.get("PATH"))
     except RuntimeMissing as error:
-        raise RuntimeMissing(f"{error}. {_INSTALL}") from error
+        raise RuntimeMissing(f"{error}. {INSTALL}") from error
     if found := own or bundled("codex_cli_bin", "bin", "codex"):
         return str(Path(found).absolute())
-    raise RuntimeMissing(f"Codex was not found: there is none on PATH, and {VARIABLE} is not set. {_INSTALL}")
+    raise RuntimeMissing(f"Codex was not found: there is none on PATH, and {VARIABLE} is not set. {INSTALL}")
 
 
 def check_version(user_agent: object, executable: str) -> None:
@@ -49,4 +51,4 @@ def check_version(user_agent: object, executable: str) -> None:
     version = tuple(map(int, match.groups()))
     if version != (0, 0, 0) and version < MINIMUM:
         shown, needed = ".".join(map(str, version)), ".".join(map(str, MINIMUM))
-        raise RuntimeMissing(f"{executable} is Codex {shown}; {needed} or newer is needed. {_INSTALL}")
+        raise RuntimeMissing(f"{executable} is Codex {shown}; {needed} or newer is needed. {INSTALL}")

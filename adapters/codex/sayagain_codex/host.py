@@ -176,6 +176,14 @@ class Host:
         self._servers.route(self._session_id, self._owner)
         self._loaded(server, result)
 
+    async def store(self, server: AppServer) -> None:
+        """Have a thread stored that was never prompted: until then its process alone knows it (measured)."""
+        path = self.thread.get("path")
+        if self.server is server and path and not await anyio.Path(path).exists():
+            # Its own way needs a prompt or a name, which could not be taken back. This leaves an empty history, whole.
+            await server.request("thread/archive", {"threadId": self._session_id})
+            await server.request("thread/unarchive", {"threadId": self._session_id})
+
     async def reader(self) -> AppServer:
         """An app-server to read the history from: up to date as long as nobody else owns the session."""
         if self._lease is not None:

@@ -11,7 +11,7 @@ import anyio.to_thread
 from sayagain.errors import InvalidParams, RuntimeFault
 from sayagain_codex import auth
 from sayagain_codex.account import Account
-from sayagain_codex.launch import Launcher
+from sayagain_codex.app_server import AppServer
 from sayagain_codex.server import Servers
 
 __all__ = ["Login"]
@@ -25,9 +25,8 @@ Params = Mapping[str, Any]
 class Login:
     """The login of all sessions. A key belongs to the process that was started for it, so another one is started."""
 
-    def __init__(self, env: Mapping[str, str], launcher: Launcher, servers: Servers, account: Account) -> None:
+    def __init__(self, env: Mapping[str, str], servers: Servers, account: Account) -> None:
         self._env = env
-        self._launcher = launcher
         self._servers = servers
         self._account = account
         self._browsers: dict[str, _Browser] = {}
@@ -45,33 +44,23 @@ class Login:
     async def sign_in(self, method_id: str) -> None:
         """Editors sign in again in each window: the key that is in use must not end the work of the others."""
         if method_id == auth.API_KEY:
-            await self._keep(auth.api_key(self._env))
+            await self._servers.sign_in(auth.api_key(self._env))
         elif method_id == auth.CHATGPT and not self._env.get("NO_BROWSER"):
-            await self._keep(None)
-            await self._with_browser()
+            await self._with_browser(await self._servers.sign_in(None))
         else:
             raise InvalidParams("methodId", "is no method that the agent serves itself")
+        self._account.changed()
 
     async def sign_out(self) -> None:
         """The key in memory and the stored login are forgotten."""
         # First: who keeps a login in memory does not see the one that is stored (measured).
-        await self._keep(None)
-        server = await self._servers.get()
+        server = await self._servers.sign_in(None)
         await server.request("account/logout", {})
         self._account.changed()
 
-    async def _keep(self, api_key: str | None) -> None:
-        """Go on with a process that has this key in memory, or none."""
-        if api_key != self._launcher.api_key:
-            self._launcher.api_key = api_key
-            self._account.changed()
-            await self._servers.stop()
-            await self._servers.get()
-
-    async def _with_browser(self) -> None:
+    async def _with_browser(self, server: AppServer) -> None:
         import webbrowser  # costs 10 ms, and few need it
 
-        server = await self._servers.get()
         started = await server.request("account/login/start", {"type": "chatgpt"})
         browser = self._browsers[started["loginId"]] = _Browser()
         try:

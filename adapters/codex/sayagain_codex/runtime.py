@@ -17,10 +17,8 @@ import anyio.to_thread
 
 from sayagain import fault_points
 from sayagain.errors import (
-    AuthRequired,
     HistoryUnreadable,
     InvalidParams,
-    RuntimeDied,
     RuntimeFault,
     SessionInUse,
     SessionNotFound,
@@ -82,8 +80,8 @@ class CodexRuntime:
         self._servers = Servers(
             self._launcher, self._patience, self._tasks, starting=self._warnings.forget, heard=self._heard
         )
-        self._account = Account(self._servers)
-        self._login = Login(self._env, self._launcher, self._servers, self._account)
+        self._account = Account(self._servers, self._warnings.unread)
+        self._login = Login(self._env, self._servers, self._account)
         return self
 
     async def warm_up(self) -> None:
@@ -128,29 +126,11 @@ class CodexRuntime:
     # Sessions.
 
     async def _signed_in(self) -> AppServer:
-        while True:
-            server = await self._servers.get()
-            try:
-                return await self._account.require(server)
-            except AuthRequired as error:
-                # With Codex's defaults in its place the user's provider, which may need no account, is not in use.
-                if (unread := self._warnings.unread()) is not None:
-                    raise AuthRequired(f"{error}. {unread}".rstrip()) from None
-                raise
-            except RuntimeDied:
-                if not server.retired:
-                    raise
+        return await self._account.require(await self._servers.get())
 
     async def new(self, setup: SessionSetup) -> CodexSession:
         """A new thread; it is on disk from its first prompt on (measured)."""
-        while True:
-            server = await self._signed_in()
-            try:
-                return await self._made(server, "thread/start", {}, setup)
-            except RuntimeDied:
-                # Somebody signed in meanwhile. Nothing of the thread is stored anywhere.
-                if not server.retired:
-                    raise
+        return await self._made(await self._signed_in(), "thread/start", {}, setup)
 
     async def fork(self, session_id: str, setup: SessionSetup) -> CodexSession:
         """A copy of all that is stored, on disk at once."""
@@ -173,13 +153,14 @@ class CodexRuntime:
             made[0].adopt(server, result, new=method == "thread/start")
 
         body = {**params, **thread_params(setup)}
-        if "developerInstructions" in body:
-            # They would replace the user's own.
-            config = await server.request("config/read", {"cwd": setup.cwd})
-            own: str | None = config["config"].get("developer_instructions")
-            body["developerInstructions"] = "\n\n".join(filter(None, (own, body["developerInstructions"])))
         try:
-            await server.request(method, body, patience=self._patience.long, on_answer=take)
+            with server.held():
+                if "developerInstructions" in body:
+                    # They would replace the user's own.
+                    config = await server.request("config/read", {"cwd": setup.cwd})
+                    own: str | None = config["config"].get("developer_instructions")
+                    body["developerInstructions"] = "\n\n".join(filter(None, (own, body["developerInstructions"])))
+                await server.request(method, body, patience=self._patience.long, on_answer=take)
             await made[0].own()
             await made[0].described()
         except BaseException:
@@ -332,8 +313,8 @@ class CodexRuntime:
         try:
             if whole and passing and not session.loaded:
                 raise HistoryUnreadable("Another process works on the session")
-            server = await session.reader()
-            yield server, session.thread
+            with (await session.reader()).held() as server:
+                yield server, session.thread
         finally:
             if passing:
                 with anyio.CancelScope(shield=True):

@@ -18,7 +18,7 @@ from sayagain.errors import RuntimeDied, RuntimeFault, RuntimeMissing, RuntimeTi
 from sayagain.protocol.loose import as_mapping, as_text
 from sayagain_codex.app_server import AppServer, AppServerError, RequestId
 from sayagain_codex.command import CLIENT_INFO
-from sayagain_codex.executable import check_version
+from sayagain_codex.executable import INSTALL, check_version
 from sayagain_codex.launch import Launcher
 from sayagain_codex.patience import Patience
 from sayagain_codex.translate.approvals import METHODS
@@ -56,6 +56,10 @@ class Thread(Protocol):
         """A notification that belongs to no thread."""
         ...
 
+    async def store(self, server: AppServer) -> None:
+        """This process is about to be ended in order: what it alone knows is stored."""
+        ...
+
     def died(self, detail: str) -> None:
         """The process is gone."""
         ...
@@ -91,54 +95,96 @@ class Servers:
     async def get(self) -> AppServer:
         """The running process; starts one.
 
+        What is asked of it without waiting for anything else is answered before another process takes its place.
+
         Raises :class:`~sayagain.errors.RuntimeMissing`, :class:`~sayagain.errors.RuntimeDied` and
         :class:`~sayagain.errors.RuntimeTimeout`.
         """
         failed = self._failed
         async with self._lock:
-            if self._server is not None:
-                if self._server.running:
-                    return self._server
-                await self._server.gone.wait()
-            if self._fault is not None and self._failed != failed:
-                # It was waited for: another try would take as long.
-                raise self._fault
-            self._server = await self._try_to_start()
-            return self._server
+            return await self._running() or await self._try_to_start(failed)
+
+    async def sign_in(self, api_key: str | None) -> AppServer:
+        """Go on with a process that has this key in memory, or none and so the login that is stored.
+
+        One that has it already stays. A key that Codex refuses, as its configuration may tell it to, is not kept: it
+        would be in the way of everything. Raises what :meth:`get` raises, and
+        :class:`~sayagain_codex.app_server.AppServerError`.
+        """
+        failed = self._failed
+        async with self._lock:
+            before, server = self._launcher.api_key, await self._running()
+            if server is not None and before == api_key:
+                return server
+            if server is not None:
+                await self._replace(server)
+            self._launcher.api_key = api_key
+            try:
+                return await self._try_to_start(failed)
+            except BaseException:
+                if api_key is not None:
+                    self._launcher.api_key = before
+                raise
+
+    async def _running(self) -> AppServer | None:
+        if self._server is not None and not self._server.running:
+            await self._server.gone.wait()
+            self._server = None
+        return self._server
 
     async def restart(self, server: AppServer) -> None:
         """End this process in order, unless another one has taken its place; the next :meth:`get` starts another."""
         async with self._lock:
-            if self._server is server:
-                await self._finish()
+            if self._server is server and server.running:
+                await self._replace(server)
 
     async def stop(self) -> None:
         """End the process in order."""
         async with self._lock:
-            await self._finish()
+            if self._server is not None:
+                await self._finish(self._server)
 
-    async def _finish(self) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            server.retired = True
+    async def _replace(self, server: AppServer) -> None:
+        """Who waits for an answer gets it, and no thread is lost; a turn that runs is cut."""
+        with anyio.move_on_after(self._patience.answer):
+            await server.unused()
+            for session in set(self._threads.values()):
+                with suppress(RuntimeFault):
+                    await session.store(server)
+            await server.unused()
+        await self._finish(server)
+
+    async def _finish(self, server: AppServer) -> None:
+        server.retired = True
+        with anyio.CancelScope(shield=True):
             await server.finish()
             await server.gone.wait()
+        self._server = None
 
-    async def _try_to_start(self) -> AppServer:
+    async def _try_to_start(self, failed: int) -> AppServer:
+        """``failed`` counts the failures before it was asked for: one that was waited for meanwhile is the outcome."""
+        if self._fault is not None and self._failed != failed:
+            raise self._fault
         try:
-            for pause in RACES:
-                try:
-                    return await self._start()
-                except RuntimeMissing as fault:
-                    if _RACE not in str(fault):
-                        raise
-                    logger.info("another Codex makes its databases in the same folder; this one is started again")
-                    await anyio.sleep(pause)
-            return await self._start()
+            self._server = await self._start_among_others()
+        except AppServerError:
+            raise  # of who signs in: with another login it starts
         except RuntimeFault as fault:
             self._failed += 1
             self._fault = fault
             raise
+        return self._server
+
+    async def _start_among_others(self) -> AppServer:
+        for pause in RACES:
+            try:
+                return await self._start()
+            except RuntimeMissing as fault:
+                if _RACE not in str(fault):
+                    raise
+                logger.info("another Codex makes its databases in the same folder; this one is started again")
+                await anyio.sleep(pause)
+        return await self._start()
 
     async def _start(self) -> AppServer:
         launched = await self._launcher.take()
@@ -146,10 +192,8 @@ class Servers:
         server = AppServer(launched.process, self, self._patience)
         self._tasks.start_soon(self._guard, server, self._run, server)
         try:
-            hello = await server.request(
-                "initialize", {"clientInfo": CLIENT_INFO, "capabilities": {"experimentalApi": True}}
-            )
-            check_version(as_mapping(hello).get("userAgent"), launched.executable)
+            hello = await _greet(server, launched.executable)
+            check_version(hello.get("userAgent"), launched.executable)
             await server.notify("initialized")
             if launched.api_key is not None:
                 await server.request("account/login/start", {"type": "apiKey", "apiKey": launched.api_key})
@@ -163,10 +207,11 @@ class Servers:
                 ) from error
             if isinstance(error, RuntimeDied):
                 text = f"{launched.executable} ended while it started"
+                text = text if server.status is None else f"{text} ({server.status})"
                 # Killed from outside, so another try may work: what cannot start says so by its exit code, and why.
                 if server.status is not None and server.status.signal is not None:
-                    raise RuntimeDied(f"{text} ({server.status})") from error
-                raise RuntimeMissing(": ".join(filter(None, (text, server.complaint)))) from error
+                    raise RuntimeDied(text) from error
+                raise RuntimeMissing(f"{text}: {server.complaint or INSTALL}") from error
             raise
         return server
 
@@ -178,7 +223,7 @@ class Servers:
             sessions = set(self._threads.values())
             self._threads.clear()
             for session in sessions:
-                _tell(session.died, f"Codex ended ({server.status})")
+                _tell(session.died, "Codex was started again" if server.retired else f"Codex ended ({server.status})")
         finally:
             server.gone.set()
 
@@ -276,6 +321,18 @@ class Servers:
         for request_id, method, _ in waiting:
             if request_id is not None and self._server is not None:
                 self._refuse(self._server, request_id, method)
+
+
+async def _greet(server: AppServer, executable: str) -> Params:
+    try:
+        hello: Params = await server.request(
+            "initialize", {"clientInfo": CLIENT_INFO, "capabilities": {"experimentalApi": True}}
+        )
+    except (RuntimeDied, RuntimeTimeout):
+        raise
+    except RuntimeFault as error:
+        raise RuntimeMissing(f"{executable} does not answer as Codex does: {error}. {INSTALL}") from error
+    return hello
 
 
 def _tell(take: Callable[[*Arguments], None], *arguments: *Arguments) -> None:

@@ -275,6 +275,11 @@ class CodexSession:
         if method == "skills/changed" and self._host.server is not None:
             self._tasks.start_soon(self._offers.list_skills, self._host.server, str(self.thread["cwd"]))
 
+    async def store(self, server: AppServer) -> None:
+        """See :class:`~sayagain_codex.server.Thread`."""
+        if not self._works():
+            await self._host.store(server)
+
     def died(self, detail: str) -> None:
         """See :class:`~sayagain_codex.server.Thread`."""
         fault_points.passing(Point.RUNTIME_GONE)
