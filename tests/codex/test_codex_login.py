@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import pytest
 
-from sayagain.errors import AuthRequired
+from sayagain.errors import AuthRequired, RuntimeFault
 from sayagain.runtime.events import Foreground, RuntimeEvent
 from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.responses_api import ResponsesService
@@ -204,9 +205,8 @@ async def test_a_history_is_read_to_its_end_by_the_process_that_began(runtime: C
     async with anyio.create_task_group() as tasks:
         async with runtime._reading(session_id) as (server, _):
             tasks.start_soon(runtime.login, "api-key", {})
-            await settle()
-            assert not server.retired
-            await server.request("thread/turns/list", {"threadId": session_id})
+            for _ in range(50):
+                await server.request("thread/turns/list", {"threadId": session_id})
     assert server.retired
 
 
@@ -300,3 +300,43 @@ async def test_a_configuration_that_cannot_be_used_is_named(
                 await session.close()
     assert told
     assert "nvalid configuration" not in str(told)
+
+
+class TestInTheBrowser:
+    @pytest.fixture
+    async def waiting(
+        self, runtime: CodexRuntime, monkeypatch: pytest.MonkeyPatch
+    ) -> AsyncIterator[tuple[list[str], anyio.Event]]:
+        """A login whose page is open: how it ended, and when."""
+        opened, over, outcomes = anyio.Event(), anyio.Event(), list[str]()
+        monkeypatch.setattr("webbrowser.open", lambda _: anyio.from_thread.run_sync(opened.set))
+
+        async def sign_in() -> None:
+            try:
+                await runtime.login("chatgpt", {})
+            except RuntimeFault as fault:
+                outcomes.append(str(fault))
+            over.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(sign_in)
+            await opened.wait()
+            yield outcomes, over
+            tasks.cancel_scope.cancel()
+
+    async def test_nobody_takes_its_process_away(
+        self, runtime: CodexRuntime, cwd: str, waiting: tuple[list[str], anyio.Event]
+    ) -> None:
+        server = await runtime._servers.get()
+        with pytest.raises(AuthRequired, match="not finished"):
+            await runtime.new(SessionSetup(cwd=cwd))
+        assert await runtime._servers.get() is server
+        assert not waiting[1].is_set()
+
+    async def test_it_ends_with_its_process(
+        self, runtime: CodexRuntime, waiting: tuple[list[str], anyio.Event]
+    ) -> None:
+        outcomes, over = waiting
+        await (await runtime._servers.get()).kill()
+        await over.wait()
+        assert outcomes == ["Codex ended before somebody signed in"]

@@ -23,6 +23,8 @@ class Account:
         self._servers = servers
         self._unread = unread
         self._signed_in: AppServer | None = None
+        self.logins = 0
+        """Logins in a browser that somebody is about to finish: their process has to be there for them."""
 
     async def require(self, server: AppServer) -> AppServer:
         """The app-server that is signed in, as far as it needs to be; raises :class:`~sayagain.errors.AuthRequired`.
@@ -33,6 +35,8 @@ class Account:
         if self._signed_in is server:
             return server
         if not signed_in(await self.read(server)):
+            if self.logins:
+                raise AuthRequired("Not signed in to Codex: a login in the browser is not finished")
             await self._servers.restart(server)
             server = await self._servers.get()
             if not signed_in(await self.read(server)):

@@ -63,11 +63,16 @@ class Login:
 
         started = await server.request("account/login/start", {"type": "chatgpt"})
         browser = self._browsers[started["loginId"]] = _Browser()
+        self._account.logins += 1
         try:
             await anyio.to_thread.run_sync(webbrowser.open, started["authUrl"])
             with anyio.move_on_after(LOGIN_PATIENCE):
-                await browser.done.wait()
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(browser.outlives, server)
+                    await browser.done.wait()
+                    tasks.cancel_scope.cancel()
         finally:
+            self._account.logins -= 1
             del self._browsers[started["loginId"]]
             if not browser.done.is_set():
                 with anyio.CancelScope(shield=True):
@@ -82,3 +87,9 @@ class _Browser:
     def __init__(self) -> None:
         self.done = anyio.Event()
         self.error: str | None = "Nobody signed in"
+
+    async def outlives(self, server: AppServer) -> None:
+        """Who waits for the browser's answer is gone."""
+        await server.gone.wait()
+        self.error = "Codex ended before somebody signed in"
+        self.done.set()
