@@ -24,6 +24,7 @@ from sayagain_codex.complaint import complaint
             "thread 'main' panicked at src/a.rs:1:2:\nno room\nnote: run with `RUST_BACKTRACE=1`\n",
             "thread 'main' panicked at src/a.rs:1:2: no room",
         ),
+        ("cat: unrecognized option '--x'\nTry 'cat --help' for more information.\n", "cat: unrecognized option '--x'"),
         ("sh: 1: cannot open it\nnote: x\n", "sh: 1: cannot open it"),
     ],
 )
