@@ -13,7 +13,9 @@ _DECORATION: Final = re.compile(r"^(?:\x1b\[[0-9;]*m)*\d{4}-\d\d-\d\dT\S+\s+|\x1
 _ERROR: Final = re.compile(r"(?:\S+: )?error\b|thread '.*' panicked", re.IGNORECASE)
 """How a line begins that is an error of Codex, of its command line, or of a shell script before it."""
 
-_REMARK: Final = re.compile(r"\W*(?:warning|warn|note|info|debug|tip|hint|usage|try|for more information)\b", re.IGNORECASE)
+_REMARK: Final = re.compile(
+    r"\W*(?:warning|warn|note|info|debug|tip|hint|usage|try|for more information)\b", re.IGNORECASE
+)
 
 
 def complaint(stderr: str) -> str:
