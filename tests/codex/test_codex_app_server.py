@@ -86,6 +86,9 @@ class Log:
     def announced(self, method: str, params: Mapping[str, Any]) -> None:
         self.heard.append((method, params))
 
+    async def store(self, server: Any) -> None:
+        self.heard.append(server)
+
     def died(self, detail: str) -> None:
         self.heard.append(detail)
 

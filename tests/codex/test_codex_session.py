@@ -204,6 +204,33 @@ async def playing(folder: Path, mode: str = "paginated", *, watched: bool = True
                 await session.close()
 
 
+@pytest.mark.parametrize("told", [True, False])
+async def test_a_message_that_codex_has_is_stored_before_another_process_takes_its_place(
+    tmp_path: Path, told: bool
+) -> None:
+    """Or is not waited for any longer."""
+    async with playing(tmp_path) as scene:
+        scene.session._host.thread = {**scene.session.thread, "path": str(tmp_path / "rollout.jsonl")}
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start")
+        over = anyio.Event()
+
+        async def store() -> None:
+            await scene.session.store(scene.server)  # type: ignore[arg-type]
+            over.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(store)
+            await anyio.wait_all_tasks_blocked()
+            assert not over.is_set()
+            if told:
+                scene.active("t1")
+                scene.stored("m")
+            await over.wait()
+        # It runs, so it is stored by Codex itself.
+        assert scene.server.count("thread/archive") == 0
+
+
 async def test_a_message_waits_for_work_that_codex_began_by_itself(tmp_path: Path) -> None:
     async with playing(tmp_path) as scene, anyio.create_task_group() as tasks:
         scene.active()

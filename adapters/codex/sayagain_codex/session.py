@@ -61,6 +61,7 @@ class CodexSession:
         tasks: anyio.abc.TaskGroup,
     ) -> None:
         self._session_id = session_id
+        self._patience = patience
         self._tasks = SessionTasks(tasks, self._fail)
         self._translator = LiveTranslator(session_id, setup.cwd)
         self._turns = Turns(
@@ -276,7 +277,10 @@ class CodexSession:
             self._tasks.start_soon(self._offers.list_skills, self._host.server, str(self.thread["cwd"]))
 
     async def store(self, server: AppServer) -> None:
-        """See :class:`~sayagain_codex.server.Thread`."""
+        """See :class:`~sayagain_codex.server.Thread`. A message that was given to it is proved within milliseconds."""
+        with anyio.move_on_after(self._patience.finish):
+            while self._turns.submitted is not None and self._host.server is server:
+                await self._word.wait()
         if not self._works():
             await self._host.store(server)
 
