@@ -16,15 +16,15 @@ __all__ = ["Account"]
 class Account:
     """What ``account/read`` last said, until Codex says that it changed.
 
-    ``unread`` says why Codex does not use its configuration, when that is so.
+    ``unread`` says why Codex does not use its configuration, when that is so; ``awaited`` whether somebody is about to
+    finish a login in a browser, for which the process has to be there.
     """
 
-    def __init__(self, servers: Servers, unread: Callable[[], str | None]) -> None:
+    def __init__(self, servers: Servers, *, unread: Callable[[], str | None], awaited: Callable[[], bool]) -> None:
         self._servers = servers
         self._unread = unread
+        self._awaited = awaited
         self._signed_in: AppServer | None = None
-        self.logins = 0
-        """Logins in a browser that somebody is about to finish: their process has to be there for them."""
 
     async def require(self, server: AppServer) -> AppServer:
         """The app-server that is signed in, as far as it needs to be; raises :class:`~sayagain.errors.AuthRequired`.
@@ -35,7 +35,7 @@ class Account:
         if self._signed_in is server:
             return server
         if not signed_in(await self.read(server)):
-            if self.logins:
+            if self._awaited():
                 raise AuthRequired("Not signed in to Codex: a login in the browser is not finished")
             await self._servers.restart(server)
             server = await self._servers.get()

@@ -31,6 +31,11 @@ class Login:
         self._account = account
         self._browsers: dict[str, _Browser] = {}
 
+    @property
+    def awaited(self) -> bool:
+        """Whether a login in a browser is under way."""
+        return bool(self._browsers)
+
     def heard(self, method: str, params: Params) -> None:
         """A notification that belongs to no thread."""
         if method == "account/updated":
@@ -63,7 +68,6 @@ class Login:
 
         started = await server.request("account/login/start", {"type": "chatgpt"})
         browser = self._browsers[started["loginId"]] = _Browser()
-        self._account.logins += 1
         try:
             await anyio.to_thread.run_sync(webbrowser.open, started["authUrl"])
             with anyio.move_on_after(LOGIN_PATIENCE):
@@ -72,7 +76,6 @@ class Login:
                     await browser.done.wait()
                     tasks.cancel_scope.cancel()
         finally:
-            self._account.logins -= 1
             del self._browsers[started["loginId"]]
             if not browser.done.is_set():
                 with anyio.CancelScope(shield=True):

@@ -80,7 +80,7 @@ class CodexRuntime:
         self._servers = Servers(
             self._launcher, self._patience, self._tasks, starting=self._warnings.forget, heard=self._heard
         )
-        self._account = Account(self._servers, self._warnings.unread)
+        self._account = Account(self._servers, unread=self._warnings.unread, awaited=lambda: self._login.awaited)
         self._login = Login(self._env, self._servers, self._account)
         return self
 

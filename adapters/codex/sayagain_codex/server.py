@@ -173,6 +173,7 @@ class Servers:
             self._failed += 1
             self._fault = fault
             raise
+        self._fault = None
         return self._server
 
     async def _start_among_others(self) -> AppServer:
