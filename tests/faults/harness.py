@@ -12,6 +12,8 @@ import json
 import os
 import shutil
 import signal
+import socket
+import struct
 import sys
 import tempfile
 import time
@@ -29,7 +31,7 @@ from sayagain.testing.claude_process import find_claude
 from sayagain.testing.messages_api import serve_messages
 from sayagain.testing.messages_request import Asked
 from sayagain.testing.messages_script import Hold, Reply, ScriptLike, Text, ToolUse
-from sayagain.testing.stand_in import StandIn
+from sayagain.testing.stand_in import StandIn, serve_connections
 from support_checker import Connection, Evidence, Line, Stored, Violation, check, read_transcript
 from support_claude import claude_environment
 from support_wire import Wire, prompt_params
@@ -264,7 +266,7 @@ class Rig:
         self._record = folder / "record"
         os.mkfifo(folder / "tool")
         self._tool = os.open(folder / "tool", os.O_RDWR | os.O_NONBLOCK)
-        self._socket = folder / "control"
+        self.control = folder / "control"
         self.config = folder / "config"
         extra = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
         self.env = self.environment(**extra)
@@ -273,7 +275,7 @@ class Rig:
     def environment(self, **extra: str) -> dict[str, str]:
         """What an agent is started with."""
         executable = self.folder / "claude"
-        words = (sys.executable, "-I", "-S", Path(__file__).with_name("held_claude.py"), self._socket, find_claude())
+        words = (sys.executable, "-I", "-S", Path(__file__).with_name("held_claude.py"), self.control, find_claude())
         executable.write_text(
             "#!/bin/sh\nexec " + " ".join(f"'{word}'" for word in words) + ' "$@"\n', encoding="utf-8"
         )
@@ -324,17 +326,20 @@ class Rig:
 
     async def listen(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         """Serve the wrappers' control lines."""
-        async with await anyio.create_unix_listener(self._socket) as listener:
+        async with await anyio.create_unix_listener(self.control) as listener:
             task_status.started()
-            await listener.serve(self._wrapper)
+            await serve_connections(listener, self._wrapper)
 
     async def _wrapper(self, stream: anyio.abc.SocketStream) -> None:
-        pid = _peer(stream)
+        raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)
+        pid = _peer(raw)
         agent: Agent | None = None
         buffer = b""
         with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             async with stream:
                 while True:
+                    # AnyIO's own wait fails when it is cancelled at the moment the wrapper dies.
+                    await anyio.wait_readable(raw)
                     buffer += await stream.receive()
                     *lines, buffer = buffer.split(b"\n")
                     for line in lines:
@@ -448,11 +453,7 @@ async def _gone(processes: Iterable[psutil.Process]) -> None:
                 os.close(handle)
 
 
-def _peer(stream: anyio.abc.SocketStream) -> int:
-    import socket
-    import struct
-
-    raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)
+def _peer(raw: socket.socket) -> int:
     pid, _, _ = struct.unpack("3i", raw.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return int(pid)
 

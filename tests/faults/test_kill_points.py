@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from faults.faulty import FAULTS, strike
@@ -56,3 +59,11 @@ async def test_half_an_answer_reaches_the_client() -> None:
         await agent.wire.until_closed()
         assert agent.pipes.connection.torn.startswith('[{"jsonrpc"')
         assert not agent.wire.answered(case.request_id)
+
+
+async def test_a_wrapper_that_dies_as_its_rig_ends_is_no_error() -> None:
+    async with rig() as run:
+        with socket.socket(socket.AF_UNIX) as wrapper:
+            wrapper.connect(str(run.control))
+            await anyio.wait_all_tasks_blocked()
+        await anyio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""The stand-in model service outlives clients that are killed in the middle of a reply."""
+"""The stand-in model service outlives clients that are killed in the middle of a reply, and ends as one comes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import struct
 from urllib.parse import urlsplit
 
 import anyio
+import anyio.lowlevel
 
 from sayagain.testing.messages_api import serve_messages
 from sayagain.testing.messages_script import Script, Text
@@ -30,3 +31,12 @@ async def test_a_client_that_is_reset_in_the_middle_of_a_reply_ends_alone() -> N
             await stream.send(b"GET /stand-in/requests HTTP/1.1\r\nhost: stand-in\r\n\r\n")
             assert (await stream.receive()).startswith(b"HTTP/1.1 200")
     assert len(service.requests) == 5
+
+
+async def test_a_client_that_comes_as_the_service_ends_is_no_error() -> None:
+    async with serve_messages(Script()) as service:
+        await anyio.wait_all_tasks_blocked()
+        where = urlsplit(service.url)
+        with socket.create_connection((where.hostname, where.port)):
+            # The loop has seen the client, and no task was told.
+            await anyio.lowlevel.checkpoint()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import asdict
 from itertools import count, takewhile
@@ -23,7 +23,16 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
 from sayagain.testing.stand_in_script import ApiError, AskedLike, Close, Hold, Piece, Wait
 
-__all__ = ["Exchange", "StandIn", "leading_error", "listening", "open_listener", "pass_holds", "run_service"]
+__all__ = [
+    "Exchange",
+    "StandIn",
+    "leading_error",
+    "listening",
+    "open_listener",
+    "pass_holds",
+    "run_service",
+    "serve_connections",
+]
 
 _MAX_BODY: Final = 64 * 1024 * 1024
 """Twice what the real services take: a body beyond it is a bug in the caller."""
@@ -274,8 +283,24 @@ async def leading_error(service: StandIn[AskedT], parts: Sequence[object]) -> Ap
 
 async def open_listener(port: int) -> tuple[SocketListener, str]:
     """A listener on 127.0.0.1 and its URL; port 0 takes a free one."""
-    listener = cast("SocketListener", await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port))
+    addresses = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
+    listener = cast("SocketListener", addresses.listeners[0])
     return listener, f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+
+
+async def serve_connections(
+    listener: SocketListener, handle: Callable[[SocketStream], Coroutine[Any, Any, None]]
+) -> None:
+    """Give each connection to a ``handle`` of its own, until cancelled; one that comes in that moment is no error.
+
+    ``listener.serve`` waits for a callback that fails when the cancellation was first: asyncio's own for TCP sockets,
+    and AnyIO's for UNIX sockets.
+    """
+    socket = listener.extra(SocketAttribute.raw_socket)
+    async with anyio.create_task_group() as handles:
+        while True:
+            await anyio.wait_readable(socket)
+            handles.start_soon(handle, await listener.accept())
 
 
 @asynccontextmanager
@@ -300,7 +325,7 @@ async def listening(
 
     failure: Exception | None = None
     async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, handle)
+        tasks.start_soon(serve_connections, listener, handle)
         try:
             yield
         except Exception as error:  # noqa: BLE001 - raised again below: a test sees its own error, not a group
