@@ -15,7 +15,9 @@ __all__ = ["replay_alone"]
 
 
 def replay_alone(contestant: Contestant, session_id: str) -> tuple[float, float]:
-    """Seconds that a fresh app-server takes to load a thread, and then to list its items, one page after the other."""
+    """Seconds from the start of an app-server until it has loaded a thread and listed its items, one page after the
+    other; and those of them that the loading took."""
+    started = time.perf_counter()
     with _app_server(contestant) as server:
         server.request("initialize", {"clientInfo": {"name": "bench", "version": "1"}, "capabilities": None})
         began = time.perf_counter()
@@ -24,7 +26,7 @@ def replay_alone(contestant: Contestant, session_id: str) -> tuple[float, float]
         page: dict[str, Any] = {"threadId": session_id, "limit": 100, "sortDirection": "asc"}
         while (cursor := server.request("thread/items/list", page)["nextCursor"]) is not None:
             page["cursor"] = cursor
-        return loaded - began, time.perf_counter() - loaded
+        return time.perf_counter() - started, loaded - began
 
 
 class _Server:

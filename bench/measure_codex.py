@@ -20,10 +20,11 @@ _FLAT = 8
 
 
 def _replay(turns: int, warm: bool, contestant: Contestant, _stored: Stored) -> Readings:
-    load, listing = replay_alone(contestant, place(contestant, turns, warm=warm))
+    alone, load = replay_alone(contestant, place(contestant, turns, warm=warm))
     readings = replay_of(contestant, place(contestant, turns, warm=warm))
-    alone = (load + listing) * MS
-    return {**readings, "alone": [alone], "load": [load * MS], "own": [readings["response"][0] - alone]}
+    # From the start of each: who answers initialize before Codex is ready waits for it in the resume.
+    own = readings["whole"][0] - alone * MS
+    return {**readings, "alone": [alone * MS], "load": [load * MS], "own": [own]}
 
 
 def _key(turns: int, contestant: Contestant, _stored: Stored) -> Readings:
@@ -55,7 +56,8 @@ def _replay_measure(turns: int, *, warm: bool, runs: int, quick_runs: int) -> Me
             Metric("marker", "  to the marker", "ms"),
             Metric("gap", "  from the last history update to the marker", "ms", limit=50, worst=True),
             Metric("response", "  to the response", "ms"),
-            Metric("alone", "  Codex alone: loading the thread, listing its items", "ms"),
+            Metric("whole", "  from the start of the agent to the response", "ms"),
+            Metric("alone", "  Codex alone, from its start: loading the thread, listing its items", "ms"),
             Metric("load", "    of these, loading", "ms"),
             Metric("own", "  what the adapter adds to that", "ms", ratio=0.6 if large else None),
             Metric("cpu", "  CPU time of the agent", "ms"),

@@ -1,9 +1,7 @@
-"""What a check works with: the agent under check, sessions, prompts with tokens, replays."""
+"""What a check works with: the agent under check, and what is asked of it, or else the check is not judged."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
@@ -12,13 +10,13 @@ import anyio.abc
 from sayagain.check.launch import Agent, Launcher
 from sayagain.check.model import Failed, Feature, NotJudged
 from sayagain.check.profiles import Profile
-from sayagain.check.trace import MARKER, Event, Message, Trace, as_mapping, told
+from sayagain.check.sessions import Replay, Session
+from sayagain.check.trace import Event, Message, Trace, as_mapping
 from sayagain.check.wire import AgentError, AgentWire, Call, Gone, Silent, text
 from sayagain.legible import clean, excerpt
 from sayagain.protocol.versions import PROTOCOL_VERSION
 
-__all__ = ["Bench", "NoAgent", "NotStarted", "Replay", "Session", "key_of", "signed_in"]
-
+__all__ = ["Bench", "NoAgent", "NotStarted", "key_of", "signed_in"]
 
 AUTH_REQUIRED: Final = -32000
 
@@ -51,43 +49,6 @@ def signed_in(error: AgentError) -> None:
     """Raises :class:`NoAgent` for an error that asks for a sign-in."""
     if error.code == AUTH_REQUIRED:
         raise NoAgent("the agent wants somebody to sign in first, or --runtime with a service of its own") from error
-
-
-@dataclass
-class Session:
-    """A session of the agent, and what was prompted in it."""
-
-    session_id: str
-    tokens: list[str] = field(default_factory=list[str])
-
-
-@dataclass
-class Replay:
-    """A replaying resume: its request, its answer, and the session's updates between them."""
-
-    session: Session
-    call: Call
-    answer: Event
-    updates: Sequence[Event]
-    """Of the session itself, between the request and its answer."""
-    all: Sequence[Event]
-    """All that the agent wrote between the request and its answer."""
-
-    @property
-    def marker(self) -> Event | None:
-        """The session's first marker."""
-        return next((event for event in self.updates if event.kind == MARKER), None)
-
-    @property
-    def history(self) -> list[Event]:
-        """What is taken for history: all before the marker; without one, whatever tells of messages."""
-        if (marker := self.marker) is not None:
-            return [event for event in self.updates if event.index < marker.index]
-        return list(self.updates)
-
-    def messages(self) -> list[Message]:
-        """The messages that the whole replay tells, with or without a marker."""
-        return told(self.updates)
 
 
 def key_of(token: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from sayagain.check.form import is_id
 
-__all__ = ["HISTORY", "LIVE_ONLY", "MARKER", "Event", "Message", "Side", "Trace", "as_mapping", "blocks_text", "told"]
+__all__ = ["HISTORY", "MARKER", "Event", "Message", "Side", "Trace", "as_mapping", "blocks_text", "told"]
 
 Side: TypeAlias = Literal["client", "agent", "note"]
 
@@ -17,18 +17,6 @@ MARKER: Final = "replay_complete"
 
 HISTORY: Final = frozenset({"user_message", "user_message_chunk", "agent_message", "agent_message_chunk"})
 """Updates that tell of messages."""
-
-LIVE_ONLY: Final = frozenset(
-    {
-        "notice",
-        "available_commands_update",
-        "config_option_update",
-        "usage_update",
-        "session_info_update",
-        "state_update",
-    }
-)
-"""Updates that are never replayed history (RPL-4). What a check does not know, it does not judge."""
 
 
 def as_mapping(value: object) -> dict[str, Any]:

@@ -8,20 +8,9 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
 
-__all__ = ["NOT_HISTORY", "Outcome", "Replay", "ReplayTracker", "ReplayedSession", "empty_replay", "failed_replay"]
+from sayagain.protocol.v2.history import NOT_HISTORY
 
-NOT_HISTORY: Final = frozenset(
-    {
-        "available_commands_update",
-        "config_option_update",
-        "notice",
-        "session_info_update",
-        "state_update",
-        "usage_update",
-    }
-)
-"""Kinds of updates that tell what holds now, and are never part of a history (RPL-4)."""
-
+__all__ = ["Outcome", "Replay", "ReplayTracker", "ReplayedSession", "empty_replay", "failed_replay"]
 
 _MISSED: Final = 1000
 """Ids of sessions that are not known, of which it is remembered that something came."""

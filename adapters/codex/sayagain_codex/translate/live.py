@@ -1,12 +1,12 @@
 """Notifications of one app-server session as runtime events.
 
-Pure: a notification in, events out. The state is what open items, known subagents and unknown threads need; a finished
-item leaves nothing behind. What an item looks like is said in :mod:`~sayagain_codex.translate.items` alone.
+Pure: a notification in, events out. Here is what concerns the session's threads: which there are, how they work, what
+is kept of those that nobody has named yet. Their items are followed by :mod:`~sayagain_codex.translate.live_items`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,11 +14,8 @@ from sayagain.identity import child_session_id
 from sayagain.protocol.loose import Block, Json, as_list, as_mapping, as_text
 from sayagain.runtime.events import ChildAnnounced, Foreground, RuntimeEvent, Update
 from sayagain_codex.translate import notices, subagents
-from sayagain_codex.translate.blocks import base64_text, text_content
-from sayagain_codex.translate.file_changes import change_call
-from sayagain_codex.translate.items import CALLS, agent_text, compaction, item_updates, thought_text
-from sayagain_codex.translate.open_items import OpenItem
-from sayagain_codex.translate.streams import Digest, TextStream
+from sayagain_codex.translate.live_items import HANDLERS as ITEM_HANDLERS
+from sayagain_codex.translate.live_items import LiveItems
 from sayagain_codex.translate.usage import turn_usage, usage_update
 
 __all__ = ["PLAN_ID", "LiveTranslator", "OpenTerminal"]
@@ -28,8 +25,6 @@ PLAN_ID: Final = "plan"
 
 _WAITING: Final = 4096
 """Notifications that may wait for subagents to be named: the parent's item follows within a few (measured)."""
-
-_TEXTS: Final = {"agentMessage": ("agent_message", agent_text), "reasoning": ("agent_thought", thought_text)}
 
 _STEPS: Final = {"pending": "pending", "inProgress": "in_progress", "completed": "completed"}
 
@@ -51,10 +46,10 @@ class OpenTerminal:
 @dataclass(slots=True)
 class _Thread:
     session_id: str
+    items: LiveItems
     path: str = ""
     running: bool = False
     waits: bool = False
-    items: dict[str, OpenItem] = field(default_factory=dict[str, OpenItem])
     total: Json = field(default_factory=dict[str, Any])
     total_before: Json = field(default_factory=dict[str, Any])
     usage: Block | None = None
@@ -71,7 +66,8 @@ class LiveTranslator:
     def __init__(self, session_id: str, cwd: str) -> None:
         self._session_id = session_id
         self._cwd = cwd
-        self._threads: dict[str, _Thread] = {session_id: _Thread(session_id, path="/root")}
+        self._root = _Thread(session_id, LiveItems(cwd, self._child, root=True), path="/root")
+        self._threads: dict[str, _Thread] = {session_id: self._root}
         self._unknown: dict[str, list[tuple[str, Json]]] = {}
         self._waiting = 0
         self._notices = notices.Notices()
@@ -86,13 +82,6 @@ class LiveTranslator:
             "turn/plan/updated": self._plan,
             "item/started": self._item_started,
             "item/completed": self._item_completed,
-            "item/agentMessage/delta": self._text_delta,
-            "item/reasoning/summaryTextDelta": self._summary_delta,
-            "item/reasoning/textDelta": self._content_delta,
-            "item/plan/delta": self._plan_delta,
-            "item/commandExecution/outputDelta": self._output_delta,
-            "item/fileChange/patchUpdated": self._patch,
-            "item/mcpToolCall/progress": self._progress,
         }
 
     def notification(self, method: str, params: Mapping[str, Any]) -> list[RuntimeEvent]:
@@ -102,14 +91,17 @@ class LiveTranslator:
             return self.adopt(as_mapping(params.get("thread")))
         if method in notices.METHODS and (not thread_id or thread_id not in self._threads):
             # Of no thread, or of one that nobody may ever name: the user should hear it now.
-            return self._updates(self._session_id, self._notices.notification(method, params))
+            return self._noticed(self._root, method, params)
         thread = self._threads.get(thread_id)
         if thread is None:
             self._keep(thread_id, method, params)
             return []
         if method in notices.METHODS:
-            events = self._retract(thread) if method == "error" and params.get("willRetry") is True else []
-            return events + self._updates(thread.session_id, self._notices.notification(method, params))
+            retried = method == "error" and params.get("willRetry") is True
+            taken_back = thread.items.retract() if retried else []
+            return self._updates(thread, taken_back) + self._noticed(thread, method, params)
+        if (told := ITEM_HANDLERS.get(method)) is not None:
+            return self._updates(thread, told(thread.items, params))
         handler = self._handlers.get(method)
         return handler(thread, params) if handler else []
 
@@ -134,24 +126,15 @@ class LiveTranslator:
         if thread is None:
             return None
         opened = thread.items.get(as_text(params.get("itemId")))
-        if opened is not None:
-            return opened.item
-        server, arguments = as_text(params.get("serverName")), as_mapping(params.get("_meta")).get("tool_params")
-        calls = [o.item for o in thread.items.values() if server and o.item.get("server") == server]
-        same = [item for item in calls if item.get("arguments") == arguments]
-        found = same or calls
-        return found[-1] if found else None
+        if opened is None:
+            arguments = as_mapping(params.get("_meta")).get("tool_params")
+            opened = thread.items.call_of(as_text(params.get("serverName")), arguments)
+        return opened.item if opened is not None else None
 
     def permitted(self, thread_id: str, item_id: str) -> list[RuntimeEvent]:
         """The user allowed the item: it runs now. To be called when the answer was written."""
         thread = self._threads.get(thread_id)
-        if thread is None or item_id not in thread.items:
-            return []
-        thread.items[item_id].runs = thread.items[item_id].output is not None
-        return self._updates(
-            thread.session_id,
-            {"sessionUpdate": "tool_call_update", "toolCallId": item_id, "status": "in_progress"},
-        )
+        return self._updates(thread, thread.items.permitted(item_id)) if thread is not None else []
 
     def terminals(self) -> list[OpenTerminal]:
         """The commands that run now, of all threads, in the order in which they began."""
@@ -165,8 +148,7 @@ class LiveTranslator:
                 opened.turn_over,
             )
             for thread_id, thread in self._threads.items()
-            for item_id, opened in thread.items.items()
-            if opened.runs
+            for item_id, opened in thread.items.running()
         ]
 
     def background(self, session_id: str) -> list[Mapping[str, Any]]:
@@ -186,8 +168,7 @@ class LiveTranslator:
 
     def turn_usage(self) -> Mapping[str, Any] | None:
         """The tokens of the root's turn so far, as the ``usage`` of an idle state."""
-        root = self._threads[self._session_id]
-        return turn_usage(root.total_before, root.total)
+        return turn_usage(self._root.total_before, self._root.total)
 
     def close_calls(self, status: str) -> list[RuntimeEvent]:
         """End everything that is open, children's too, and every child: the process is gone.
@@ -198,8 +179,7 @@ class LiveTranslator:
         self._waiting = 0
         events: list[RuntimeEvent] = []
         for thread in self._threads.values():
-            for item_id in list(thread.items):
-                events += self._close(thread, item_id, status)
+            events += self._updates(thread, thread.items.close(status))
             error = {"code": -32603, "message": "Codex ended"} if status == "failed" else None
             events += self._idle(thread, "error" if status == "failed" else "cancelled", error)
         return events
@@ -207,7 +187,7 @@ class LiveTranslator:
     # Threads
 
     def _keep(self, thread_id: str, method: str, params: Json) -> None:
-        if not thread_id or method not in self._handlers:
+        if not thread_id or (method not in self._handlers and method not in ITEM_HANDLERS):
             return
         self._unknown.setdefault(thread_id, []).append((method, params))
         self._waiting += 1
@@ -222,7 +202,8 @@ class LiveTranslator:
             if named.thread_id in self._threads:
                 continue
             child_id = child_session_id(self._session_id, named.thread_id)
-            child = _Thread(child_id, path=named.path, running=True)
+            items = LiveItems(self._cwd, self._child, root=False)
+            child = _Thread(child_id, items, path=named.path, running=True)
             self._threads[named.thread_id] = child
             update = subagents.announcement(child_id, named, {"state": "running"})
             events.append(ChildAnnounced(parent.session_id, child_id, update))
@@ -275,7 +256,7 @@ class LiveTranslator:
         if thread.session_id != self._session_id:
             return []  # a subagent is called by what it was started for
         title = as_text(params.get("threadName"))
-        return self._updates(thread.session_id, {"sessionUpdate": "session_info_update", "title": title or None})
+        return self._updates(thread, [{"sessionUpdate": "session_info_update", "title": title or None}])
 
     def _turn_started(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
         thread.total_before = thread.total
@@ -284,14 +265,7 @@ class LiveTranslator:
     def _turn_completed(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
         turn = as_mapping(params.get("turn"))
         turn_id, status = as_text(turn.get("id")), as_text(turn.get("status"))
-        events: list[RuntimeEvent] = []
-        for item_id, opened in list(thread.items.items()):
-            if opened.turn_id != turn_id:
-                continue
-            if opened.runs:
-                opened.turn_over = True  # goes on in the background, and ends with its own notification (measured)
-            else:
-                events += self._close(thread, item_id, "failed" if status == "failed" else "cancelled")
+        events = self._updates(thread, thread.items.end_turn(turn_id, "failed" if status == "failed" else "cancelled"))
         reason = subagents.STOP_REASONS.get(status, "end_turn")
         fault = None
         if reason == "error":
@@ -305,124 +279,17 @@ class LiveTranslator:
         if update is None or update == thread.usage:
             return []
         thread.usage = update
-        return self._updates(thread.session_id, update)
+        return self._updates(thread, [update])
 
     # Items
 
     def _item_started(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
         item = as_mapping(params.get("item"))
-        item_id, kind = as_text(item.get("id")), as_text(item.get("type"))
-        if not item_id or item_id in thread.items:
-            return []
-        opened = OpenItem(item, as_text(params.get("turnId")))
-        events = self._named(thread, item)
-        if kind in CALLS:
-            thread.items[item_id] = opened
-            if kind == "commandExecution":
-                opened.output = Digest()
-                opened.runs = bool(as_text(item.get("processId")))
-            updates = item_updates(item, live=True, cwd=self._cwd, child=self._child)
-            for update in updates:
-                if update["sessionUpdate"] == "tool_call_update":
-                    update["status"] = "in_progress"
-                elif opened.runs and thread.session_id == self._session_id:
-                    # Codex can end it by its process id; a client may not change a child (SUB-5).
-                    update["capabilities"] = {"cancel": {}}
-            return events + self._send(thread, opened, updates)
-        if kind == "contextCompaction":
-            thread.items[item_id] = opened
-            return events + self._send(thread, opened, [compaction(item, "in_progress")])
-        if kind in _TEXTS:
-            thread.items[item_id] = opened
-            opened.text = TextStream(_TEXTS[kind][0], item_id)
-        elif kind == "plan":
-            thread.items[item_id] = opened
-        return events
+        return self._named(thread, item) + self._updates(thread, thread.items.started(params, item))
 
     def _item_completed(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
         item = as_mapping(params.get("item"))
-        item_id, kind = as_text(item.get("id")), as_text(item.get("type"))
-        opened = thread.items.pop(item_id, None) or OpenItem(item, as_text(params.get("turnId")))
-        events = self._named(thread, item)
-        if kind == "userMessage" and thread.session_id == self._session_id and as_text(item.get("clientId")):
-            return events
-        updates = item_updates(item, live=False, cwd=self._cwd, child=self._child)
-        if kind in _TEXTS and opened.text is not None and opened.text.ended(_TEXTS[kind][1](item)):
-            return events
-        if kind == "commandExecution" and opened.output is not None:
-            for update in updates:
-                # Deltas lack some, mostly the first; a long aggregate is cut in the middle (both measured).
-                if "output" in update and opened.output.covers(as_text(item.get("aggregatedOutput"))):
-                    del update["output"]
-        return events + self._updates(thread.session_id, *opened.changes(updates, last=True))
-
-    def _send(self, thread: _Thread, opened: OpenItem, updates: list[Block]) -> list[RuntimeEvent]:
-        return self._updates(thread.session_id, *opened.changes(updates))
-
-    def _close(self, thread: _Thread, item_id: str, status: str) -> list[RuntimeEvent]:
-        """An item that never ends by itself."""
-        return self._updates(thread.session_id, *thread.items.pop(item_id).closed(status))
-
-    def _retract(self, thread: _Thread) -> list[RuntimeEvent]:
-        """The model is asked again: what it was saying is said anew under another id, and never ends (measured)."""
-        events: list[RuntimeEvent] = []
-        for item_id, opened in list(thread.items.items()):
-            if opened.text is not None:
-                del thread.items[item_id]
-                events += self._updates(thread.session_id, *opened.text.taken_back())
-        return events
-
-    def _text_delta(self, thread: _Thread, params: Json, name: str = "") -> list[RuntimeEvent]:
-        opened = thread.items.get(as_text(params.get("itemId")))
-        if opened is None or opened.text is None:
-            return []
-        index = params.get(f"{name}Index") if name else 0
-        part = (name, index if type(index) is int else 0)
-        return self._updates(thread.session_id, *opened.text.delta(as_text(params.get("delta")), part))
-
-    def _summary_delta(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
-        return self._text_delta(thread, params, "summary")
-
-    def _content_delta(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
-        return self._text_delta(thread, params, "content")
-
-    def _output_delta(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
-        item_id, text = as_text(params.get("itemId")), as_text(params.get("delta"))
-        opened = thread.items.get(item_id)
-        if opened is None or opened.output is None or not text:
-            return []
-        opened.output.add(text)
-        opened.runs = True
-        chunk: Block = {"sessionUpdate": "terminal_output_chunk", "terminalId": item_id, "data": base64_text(text)}
-        return self._updates(thread.session_id, chunk)
-
-    def _plan_delta(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
-        item_id, text = as_text(params.get("itemId")), as_text(params.get("delta"))
-        opened = thread.items.get(item_id)
-        if opened is None or opened.item.get("type") != "plan" or not text:
-            return []
-        return self._updates(thread.session_id, opened.plan_grew(text))
-
-    def _patch(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
-        item_id = as_text(params.get("itemId"))
-        opened = thread.items.get(item_id)
-        if opened is None or opened.item.get("type") != "fileChange":
-            return []
-        opened.item = {**opened.item, "changes": params.get("changes")}
-        call = change_call(params.get("changes"), self._cwd)
-        return self._send(thread, opened, [{"sessionUpdate": "tool_call_update", "toolCallId": item_id, **call}])
-
-    def _progress(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
-        item_id, message = as_text(params.get("itemId")), as_text(params.get("message"))
-        opened = thread.items.get(item_id)
-        if opened is None or not message.strip():
-            return []
-        update: Block = {
-            "sessionUpdate": "tool_call_update",
-            "toolCallId": item_id,
-            "content": [text_content(message)],
-        }
-        return self._send(thread, opened, [update])
+        return self._named(thread, item) + self._updates(thread, thread.items.completed(params, item))
 
     def _plan(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
         entries = [
@@ -435,7 +302,11 @@ class LiveTranslator:
             for step in map(as_mapping, as_list(params.get("plan")))
         ]
         plan = {"type": "items", "planId": PLAN_ID, "entries": entries}
-        return self._updates(thread.session_id, {"sessionUpdate": "plan_update", "plan": plan})
+        return self._updates(thread, [{"sessionUpdate": "plan_update", "plan": plan}])
 
-    def _updates(self, session_id: str, *updates: Block | None) -> list[RuntimeEvent]:
-        return [Update(session_id, update) for update in updates if update is not None]
+    def _noticed(self, thread: _Thread, method: str, params: Json) -> list[RuntimeEvent]:
+        update = self._notices.notification(method, params)
+        return self._updates(thread, [update] if update is not None else [])
+
+    def _updates(self, thread: _Thread, updates: Iterable[Block]) -> list[RuntimeEvent]:
+        return [Update(thread.session_id, update) for update in updates]

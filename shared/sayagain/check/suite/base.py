@@ -5,9 +5,10 @@ from __future__ import annotations
 import uuid
 from typing import Any, cast
 
-from sayagain.check.bench import Bench, Session
+from sayagain.check.bench import Bench
 from sayagain.check.form import flaw
 from sayagain.check.model import Area, Failed, NotJudged, Source
+from sayagain.check.sessions import Session
 from sayagain.check.suite.table import Table
 from sayagain.check.trace import HISTORY, Event, as_mapping, told
 from sayagain.check.wire import AgentWire, Call

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from sayagain.check.bench import Bench, Session
+from sayagain.check.bench import Bench
 from sayagain.check.model import Area, Failed, Feature, NotJudged, Source
+from sayagain.check.sessions import Session
 from sayagain.check.suite.table import Table
 from sayagain.check.trace import Event
 from sayagain.check.wire import AgentError, AgentWire, Call

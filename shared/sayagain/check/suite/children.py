@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from sayagain.check.bench import Bench, Replay
+from sayagain.check.bench import Bench
 from sayagain.check.model import Area, Failed, Feature, NotJudged, Source
+from sayagain.check.sessions import Replay
 from sayagain.check.suite.base import listed
 from sayagain.check.suite.table import Table
-from sayagain.check.trace import LIVE_ONLY, MARKER, Event, as_mapping, told
+from sayagain.check.trace import MARKER, Event, as_mapping, told
+from sayagain.protocol.v2.history import NOT_HISTORY
 
 __all__ = ["CHILDREN"]
 
@@ -90,7 +92,7 @@ async def _only_history(bench: Bench) -> None:
     replay, children = await _replayed(bench)
     for child in children:
         marker = _marker(replay, child)
-        strangers = [event for event in _of(replay, child) if event.kind in LIVE_ONLY and event.index < marker.index]
+        strangers = [event for event in _of(replay, child) if event.kind in NOT_HISTORY and event.index < marker.index]
         if strangers:
             raise Failed("what is no history comes before its marker", replay.call.sent, *strangers[:6], marker)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import anyio
 
-from sayagain.check.bench import Bench, Session
+from sayagain.check.bench import Bench
 from sayagain.check.model import Area, Failed, Feature, NotJudged, Source
+from sayagain.check.sessions import Session
 from sayagain.check.suite.replay import compacted
 from sayagain.check.suite.table import Table
 from sayagain.check.trace import Event, as_mapping, told

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from sayagain.check.bench import Bench, Replay, Session
+from sayagain.check.bench import Bench
 from sayagain.check.model import Area, Failed, Feature, NotJudged, Source
 from sayagain.check.profiles import STREAMED
+from sayagain.check.sessions import Replay, Session
 from sayagain.check.suite.base import nobody
 from sayagain.check.suite.replay import NO_CURSOR, second_process, streaming, two_talks
 from sayagain.check.suite.table import Table
-from sayagain.check.trace import LIVE_ONLY, MARKER, Event, told
+from sayagain.check.trace import MARKER, Event, told
 from sayagain.check.wire import AgentError, AgentWire, Call, Gone, Silent
+from sayagain.protocol.v2.history import NOT_HISTORY
 
 __all__ = ["MARKERS", "marker_of"]
 
@@ -98,7 +100,9 @@ def _only(replay: Replay, start: Event) -> None:
     if end is None:
         marker_of(replay)
         return
-    strangers = [event for event in replay.updates if event.kind in LIVE_ONLY and start.index < event.index < end.index]
+    strangers = [
+        event for event in replay.updates if event.kind in NOT_HISTORY and start.index < event.index < end.index
+    ]
     if strangers:
         raise Failed("what is no history comes before the end of the history", replay.call.sent, *strangers[:6], end)
     marker_of(replay)
@@ -138,7 +142,7 @@ async def _empty(bench: Bench) -> None:
     session = await bench.new(wire)
     replay, first = await _first_update(bench, wire, session)
     for _ in range(_TRIES - 1):
-        if first is not None and first.kind in LIVE_ONLY:
+        if first is not None and first.kind in NOT_HISTORY:
             replay, first = await _first_update(bench, wire, session)
     if first is None or first.kind != MARKER:
         raise Failed("the first update is no marker", replay.call.sent, first, replay.marker, replay.answer)

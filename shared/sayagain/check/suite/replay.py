@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sayagain.check.bench import Bench, Session
+from sayagain.check.bench import Bench
 from sayagain.check.model import Area, Failed, Feature, NotJudged, Source
 from sayagain.check.profiles import STREAMED
+from sayagain.check.sessions import Session
 from sayagain.check.suite.base import expect
 from sayagain.check.suite.table import Table
 from sayagain.check.trace import Event, Message, told
