@@ -11,7 +11,7 @@ import pytest
 
 from sayagain.chat.render import Renderer
 from sayagain.chat.spans import clean
-from sayagain.client import Moved, Reconnected, Update
+from sayagain.client import Disconnected, Moved, Reconnected, Update
 from sayagain.protocol.v2.updates import SessionUpdate
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -91,6 +91,51 @@ def test_whatever_an_agent_sends() -> None:
         {},
     ):
         assert isinstance(shown(RUNNING, update), str)
+
+
+def test_work_that_ended_with_the_agent() -> None:
+    renderer = Renderer()
+    idle = {"sessionUpdate": "state_update", "state": "idle"}
+    child = {"sessionUpdate": "subagent_update", "sessionId": "child", "title": "a child"}
+    told = [
+        "".join(text for _, text in renderer.take(event))
+        for event in (
+            Update("s", RUNNING),
+            Update("s", child),
+            Update("child", RUNNING),
+            Disconnected("s"),
+            Update("child", idle),
+            Update("s", idle),
+            Reconnected("s"),
+        )
+    ]
+    assert told[3:] == [
+        "The agent was lost.\n",
+        "",
+        "The work that was under way ended with it.\n",
+        "The agent is back; what was not confirmed is sent again.\n",
+    ]
+    assert renderer.failed
+
+
+@pytest.mark.parametrize(
+    ("last", "failed"),
+    [({"stopReason": "error"}, True), ({"stopReason": "cancelled"}, False), ({}, False)],
+)
+def test_work_that_failed(last: dict[str, Any], failed: bool) -> None:
+    renderer = Renderer()
+    for update in (RUNNING, {**RUNNING, "state": "idle", **last}):
+        list(renderer.take(Update("s", update)))
+    assert renderer.failed is failed
+
+
+def test_work_that_went_on_without_us() -> None:
+    renderer = Renderer()
+    for event in (Update("s", RUNNING), Disconnected("s"), Update("s", RUNNING), Reconnected("s")):
+        list(renderer.take(event))
+    idle = {"sessionUpdate": "state_update", "state": "idle"}
+    assert "".join(text for _, text in renderer.take(Update("s", idle))) == ""
+    assert not renderer.failed
 
 
 def test_the_clients_own_events() -> None:

@@ -12,6 +12,7 @@ import pytest
 from client.places import Scripted
 from sayagain.client import (
     AgentGarbled,
+    Disconnected,
     Moved,
     Outbox,
     OutboxError,
@@ -99,6 +100,7 @@ class TestWhileASessionIsMoved:
                     await called.wait()
                     with pytest.raises(OutcomeUnknown):
                         await client.request("_die", {})
+                    assert await anext(session) == Disconnected("first")
                     assert isinstance(await anext(session), Moved)
                     then()
                     moved.set()
@@ -225,6 +227,7 @@ class TestAnAgentThatUsesItsIdsAgain:
                 session = await client.new_session("/")
                 with pytest.raises(OutcomeUnknown):
                     await client.request("_die", {})
+                assert await anext(session) == Disconnected("1")
                 assert await anext(session) == Moved("1", "1", [])
                 assert await session.prompt("one") == "m"
                 assert not await client.outbox.unsettled("1")
@@ -291,9 +294,8 @@ class TestAnAgentThatMakesNoOther:
                 session = await client.new_session("/")
                 with pytest.raises(OutcomeUnknown):
                     await client.request("_die", {})
-                async for event in session:
-                    assert event == Moved("first", "new", [])
-                    break
+                assert await anext(session) == Disconnected("first")
+                assert await anext(session) == Moved("first", "new", [])
                 assert await session.prompt("one") == "m"
 
     async def test_and_then_says_why(self, outbox_path: Path) -> None:
@@ -303,6 +305,7 @@ class TestAnAgentThatMakesNoOther:
                 session = await client.new_session("/")
                 with pytest.raises(OutcomeUnknown):
                     await client.request("_die", {})
+                assert await anext(session) == Disconnected("first")
                 with pytest.raises(ResumeFailed, match="no room") as caught:
                     await anext(session)
                 assert caught.value.code == -32000

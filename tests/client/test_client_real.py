@@ -12,7 +12,7 @@ import anyio
 import psutil
 import pytest
 
-from sayagain.client import Outbox, Outcome, Reconnected, Update, with_retries
+from sayagain.client import Disconnected, Outbox, Outcome, Reconnected, Update, with_retries
 from sayagain.identity import derive_message_id
 from sayagain.testing.messages_api import MessagesService, serve_messages
 from sayagain.testing.messages_script import Hold, Script, Step, Text
@@ -93,7 +93,7 @@ async def test_the_agent_is_killed_and_the_client_goes_on(
             agent.kill()
             second = await session.prompt("Two")
             events = session.pending_events()
-            assert [type(event) for event in events if not isinstance(event, Update)] == [Reconnected]
+            assert [type(event) for event in events if not isinstance(event, Update)] == [Disconnected, Reconnected]
     assert stored_ids(env, session.session_id)[:2] == [first, second]
 
 

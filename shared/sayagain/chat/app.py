@@ -280,6 +280,8 @@ class Chat:
                 continue
             while self._idles == idles or not self._idle:
                 await self._changed.wait()
+            if self._renderer.failed:
+                self._status = 1
 
     async def _prompt(self, text: str) -> Prompt | None:
         assert self._session is not None

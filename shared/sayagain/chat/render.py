@@ -8,7 +8,7 @@ from typing import Final
 from sayagain.chat.facts import Facts
 from sayagain.chat.spans import Span, clean, excerpt
 from sayagain.chat.tools import MARKS, Tools, first_lines
-from sayagain.client import Event, Moved, Reconnected, Update
+from sayagain.client import Disconnected, Event, Moved, Reconnected, Update
 from sayagain.protocol.loose import Json, as_list, as_mapping, as_text
 
 __all__ = ["Renderer"]
@@ -31,6 +31,10 @@ class Renderer:
         self._typed: list[str] = []
         self._working: set[str] = set()
         """Sessions whose work was seen: a snapshot after a resume tells of work that ended before."""
+        self._lost = False
+        """The agent was lost, and nothing is known yet of the session's work."""
+        self.failed = False
+        """Whether the session's last work failed, or was lost with the agent."""
         self._shown: dict[str, str] = {}
         """By message, the text that was printed already: a full message after its chunks adds only what is new."""
         self._tools = Tools()
@@ -57,8 +61,11 @@ class Renderer:
         match event:
             case Update(session_id, update):
                 yield from self._update(session_id, update)
+            case Disconnected():
+                self._lost = True
+                yield from self.note("The agent was lost.")
             case Reconnected():
-                yield from self.note("The agent was lost and is back; what was not confirmed is sent again.")
+                yield from self.note("The agent is back; what was not confirmed is sent again.")
             case Moved(_, session_id, keys):
                 count = f"; {len(keys)} unconfirmed prompts go there" if keys else ""
                 yield from self.note(f"Nothing of the session was stored: it is {session_id} now{count}.")
@@ -224,6 +231,9 @@ class Renderer:
 
     def _state(self, session_id: str, prefix: str, update: Json) -> Iterator[Span]:
         state = update.get("state")
+        lost = self._lost and not prefix
+        if not prefix:
+            self._lost = False
         if state in ("running", "requires_action"):
             self._working.add(session_id)
         if state != "idle":
@@ -234,7 +244,11 @@ class Renderer:
             return
         self._working.discard(session_id)
         reason = as_text(update.get("stopReason"))
-        if reason == "error":
+        if not prefix:
+            self.failed = reason == "error" or (lost and not reason)
+        if lost and not reason:
+            yield from self.note("The work that was under way ended with it.", "error")
+        elif reason == "error":
             message = as_text(as_mapping(update.get("error")).get("message"))
             yield from self._lines(prefix, [("error", f"The work failed: {message or 'no reason was given'}")])
         elif reason not in ("", "end_turn"):

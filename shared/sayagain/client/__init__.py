@@ -25,7 +25,7 @@ from sayagain.client.errors import (
     PromptWithdrawn,
     ResumeFailed,
 )
-from sayagain.client.events import Event, Moved, Reconnected, Update
+from sayagain.client.events import Disconnected, Event, Moved, Reconnected, Update
 from sayagain.client.history import HistoryStore
 from sayagain.client.outbox import Outbox, StoredPrompt
 from sayagain.client.prompts import Prompt, new_key
@@ -43,6 +43,7 @@ __all__ = [
     "Client",
     "ClientError",
     "ClientOptions",
+    "Disconnected",
     "Event",
     "GaveUp",
     "HistoryStore",

@@ -9,6 +9,7 @@ import anyio
 import anyio.abc
 
 from sayagain.client.errors import AgentFault, AgentFloods, AgentGone, OutcomeUnknown
+from sayagain.client.events import Disconnected
 from sayagain.client.inbox import Inbox
 from sayagain.client.link import Link, LinkLost
 from sayagain.client.moving import made_id
@@ -65,6 +66,7 @@ class Client:
             retries=retries,
             patience=patience,
             begun=self._begun,
+            lost=self._lost,
             changed=self.change,
         )
 
@@ -242,6 +244,11 @@ class Client:
         for session in self._inbox.sessions.values():
             if session.known:
                 self._reach.tasks.start_soon(self._resuming.attach, session, link)
+
+    def _lost(self, link: Link) -> None:
+        for session in list(self._inbox.sessions.values()):
+            if session.known and session.attached is link:
+                self._inbox.deliver(session, Disconnected(session.session_id))
 
     # What the agent sends.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-__all__ = ["Event", "Moved", "Reconnected", "Update", "weigh"]
+__all__ = ["Disconnected", "Event", "Moved", "Reconnected", "Update", "weigh"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,17 @@ class Update:
 
     session_id: str
     update: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """The agent was lost while the session was active there. With retries it is reached again, if that is possible.
+
+    Work that was under way has mostly ended with it: then the next ``state_update`` of the session is idle, and has no
+    ``stopReason``.
+    """
+
+    session_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +48,7 @@ class Moved:
     """Of the prompts that moved, in order."""
 
 
-Event: TypeAlias = Update | Reconnected | Moved
+Event: TypeAlias = Update | Disconnected | Reconnected | Moved
 
 _NODE: Final = 64
 """Bytes that a value costs beside its text; a rough guess is enough for a limit."""

@@ -34,8 +34,11 @@ _LOST: Final = 1.0
 
 
 class Reach:
-    """Run :meth:`run` in a task. ``begun`` is called with each connection that is open, before anybody else uses it;
-    ``changed`` whenever there is a connection, or there is none any more."""
+    """Run :meth:`run` in a task.
+
+    ``begun`` is called with each connection that is open, before anybody else uses it; ``lost`` with one that has
+    ended, when all that came on it is taken; ``changed`` after either, and when there will be no other.
+    """
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Reach:
         retries: Retries | None,
         patience: float,
         begun: Callable[[Link], None],
+        lost: Callable[[Link], None],
         changed: Callable[[], None],
     ) -> None:
         self._connector = connector
@@ -56,6 +60,7 @@ class Reach:
         self._retries = retries
         self._patience = patience
         self._begun = begun
+        self._lost = lost
         self._changed = changed
         self._failures = 0
         self.agent: Mapping[str, Any] = {}
@@ -130,5 +135,6 @@ class Reach:
             self._changed()
             await link.ended.wait()
             self.link = None
+            self._lost(link)
             self._changed()
         return link.fault or AgentGone("the connection ended")
