@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -12,8 +13,9 @@ import anyio
 import pytest
 from anyio.abc import ByteReceiveStream
 
-from sayagain.errors import RuntimeMissing
-from sayagain.processes.spawn import STDERR_TAIL, ExitStatus, spawn
+from sayagain.errors import RuntimeFault, RuntimeMissing
+from sayagain.processes import spawn as module
+from sayagain.processes.spawn import STDERR_TAIL, ExitStatus, begin, spawn
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX only")
 
@@ -85,6 +87,34 @@ async def test_a_failed_start_says_what_is_missing(tmp_path):
         with anyio.fail_after(30):
             with pytest.raises(RuntimeMissing, match=text):
                 await spawn([name], cwd=cwd, env={"PATH": os.environ["PATH"]})
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors")
+async def test_a_start_without_a_thread_to_spare_leaves_nothing(monkeypatch):
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(module._Stderr, "start", start)
+    before = set(Path("/proc/self/fd").iterdir())
+    with pytest.raises(RuntimeFault, match="cannot be started: Resource temporarily unavailable"):
+        await spawn(["true"], cwd="/", env={"PATH": os.environ["PATH"]})
+    assert set(Path("/proc/self/fd").iterdir()) == before
+
+
+async def test_a_start_that_is_given_up_does_not_wait_for_a_guard_that_hangs(monkeypatch):
+    monkeypatch.setattr(module, "KILL_PATIENCE", 0)
+    starting: Any = await begin(["sleep", "60"], cwd="/", env={"PATH": os.environ["PATH"]})
+    os.kill(starting._process.pid, signal.SIGSTOP)
+    # The waiting is shielded, so only the guard itself could end a test that fails.
+    rescue = threading.Timer(10, os.kill, (starting._process.pid, signal.SIGCONT))
+    rescue.start()
+    try:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await starting.running()
+    finally:
+        rescue.cancel()
+    assert starting._process.returncode == -signal.SIGKILL
 
 
 async def test_standard_error_is_handed_out_by_line_and_its_tail_kept():

@@ -116,9 +116,7 @@ class GuardedProcess:
         The killing is under way even if the caller is cancelled here.
         """
         self._abandon()
-        with anyio.move_on_after(KILL_PATIENCE):
-            return await self.wait()
-        self._process.kill()  # a guard that hangs: its runtime has a parent-death signal
+        await _gone(self._process)
         return await self.wait()
 
     async def aclose(self) -> None:
@@ -175,7 +173,11 @@ async def begin(
     hold_fds: Sequence[int] = (),
     stderr: Callable[[str], None] | None = None,
 ) -> Starting:
-    """The first half of :func:`spawn`: returns as soon as there is a process, so that it starts beside the caller."""
+    """The first half of :func:`spawn`: returns as soon as there is a process, so that it starts beside the caller.
+
+    The caller owns what it returns: without :meth:`Starting.running` the process and its descriptors stay. Raises what
+    :func:`spawn` raises, as far as it is known by then: what cannot be executed is found by the second half.
+    """
     executable = _usable_executable(argv[0], cwd, env)
     locale = f"LC_CTYPE={env['LC_CTYPE']}" if "LC_CTYPE" in env else "LC_CTYPE"
     channel = reader = None
@@ -208,7 +210,11 @@ async def begin(
 
 
 class Starting:
-    """A guard that is about to run its executable. Made by :func:`begin`; to be ended by :meth:`running`, once."""
+    """A guard that is about to run its executable. Made by :func:`begin`.
+
+    :meth:`running` is to be called once, even when nobody needs the process any more: it hands the process on to be
+    ended, or ends it when it raises. One for which nobody calls it is never ended while this process lives.
+    """
 
     def __init__(self, executable: str, process: Process, channel: socket.socket, stderr: _Stderr) -> None:
         self._executable = executable
@@ -249,10 +255,19 @@ async def _undo(channel: socket.socket | None, process: Process | None, reader: 
         if channel is not None:
             channel.close()
         if process is not None:
-            await process.wait()
+            await _gone(process)
             await process.aclose()
         if reader is not None:
             await reader.drained()
+
+
+async def _gone(guard: Process) -> None:
+    """Wait for a guard whose channel is closed, and so ends everything; one that hangs is killed."""
+    with anyio.move_on_after(KILL_PATIENCE):
+        await guard.wait()
+        return
+    guard.kill()  # its runtime has a parent-death signal
+    await guard.wait()
 
 
 def _usable_executable(name: str, cwd: str | os.PathLike[str], env: Mapping[str, str]) -> str:
@@ -301,8 +316,16 @@ def _parse_status(lines: bytes, guard_code: int | None) -> ExitStatus:
 
 
 def _open_stderr(callback: Callable[[str], None] | None) -> tuple[_Stderr, int]:
+    """The reader of a pipe, and the end to write to; ``OSError`` when the system has no more of what it takes."""
     read, write = os.pipe()
-    return _Stderr(read, callback), write
+    try:
+        return _Stderr(read, callback), write
+    except BaseException as error:
+        os.close(read)
+        os.close(write)
+        if isinstance(error, RuntimeError):  # Python's word for a thread that the system does not start
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
+        raise
 
 
 class _Stderr(threading.Thread):
