@@ -26,6 +26,11 @@ from sayagain_codex.complaint import complaint
         ),
         ("cat: unrecognized option '--x'\nTry 'cat --help' for more information.\n", "cat: unrecognized option '--x'"),
         ("sh: 1: cannot open it\nnote: x\n", "sh: 1: cannot open it"),
+        ("Error: unknown variant `sk\n-1`, expected `a`\n", "Error: unknown variant `…`, expected `a`"),
+        (
+            'Error: thread \'a\' failed: Os { code: 13, message: "Permission denied" }, a: "sk-1"\n',
+            'Error: thread \'a\' failed: Os { code: 13, message: "Permission denied" }, a: "…"',
+        ),
     ],
 )
 def test_the_reason_is_the_error_and_no_remark(stderr: str, told: str) -> None:

@@ -193,6 +193,7 @@ async def test_options_are_told_to_a_client_that_has_others(mocker: MockerFixtur
     offers.loaded(LOADED)
     await offers.describe(Models(), "/")  # type: ignore[arg-type]
     # The answer to session/new has all of them: nothing of them follows it.
+    await offers.described()
     assert [option["configId"] for option in offers.options()][1] == "model"
     settings = {
         "model": "m2",
@@ -206,6 +207,20 @@ async def test_options_are_told_to_a_client_that_has_others(mocker: MockerFixtur
     told = [call.args[0] for call in outbox.update.call_args_list]
     changes = [update["configOptions"] for update in told if update["sessionUpdate"] == "config_option_update"]
     assert changes == [offers.options()]
+
+
+async def test_to_ask_for_the_options_is_not_to_open_the_session(mocker: MockerFixture) -> None:
+    outbox = mocker.Mock()
+    offers = Offers("session", outbox)
+    assert offers.options() == []
+    offers.loaded(LOADED)
+    outbox.update.assert_not_called()
+    offers.opened()
+    await offers.describe(Models(), "/")  # type: ignore[arg-type]
+    told = [call.args[0] for call in outbox.update.call_args_list]
+    assert [update["configOptions"] for update in told if update["sessionUpdate"] == "config_option_update"] == [
+        offers.options()
+    ]
 
 
 async def test_both_lists_follow_each_other() -> None:
@@ -274,6 +289,12 @@ async def test_a_ghost_is_a_last_turn_without_items() -> None:
 )
 def test_what_refusals_mean(text: str, kind: type[Exception]) -> None:
     assert isinstance(threads.thread_fault(AppServerError(-32600, text), "x"), kind)
+
+
+def test_a_refusal_quotes_no_value_of_the_configuration() -> None:
+    text = 'failed to load configuration: /c.toml:1:2: invalid type: string "sk-1", expected a map'
+    fault = threads.thread_fault(AppServerError(-32600, text), "x")
+    assert str(fault) == text.replace("sk-1", "…")
 
 
 def test_accounts() -> None:

@@ -11,9 +11,10 @@ from uuid import uuid4
 import anyio
 import anyio.lowlevel
 import pytest
+from pytest_mock import MockerFixture
 
 from sayagain.agent.session import Session
-from sayagain.errors import AuthRequired, HistoryUnreadable, PromptRefused, RuntimeDied, SessionInUse
+from sayagain.errors import AuthRequired, HistoryUnreadable, PromptRefused, RuntimeDied, RuntimeMissing, SessionInUse
 from sayagain.runtime.events import Foreground, Inserted, Rejected, Update
 from sayagain.runtime.seam import SessionSetup
 from sayagain_codex import storage
@@ -717,6 +718,48 @@ async def test_a_session_hears_what_was_said_while_it_was_opened(tmp_path: Path)
             runtime._heard("configWarning", WARNING)
             late.wanted.set()
         assert await notices(opened[0]) == ["A word is misspelt"]
+
+
+MISTYPED = 'invalid type: string "sk-1", expected a map'
+CUT = 'invalid type: string "…", expected a map'
+
+
+async def test_no_value_of_the_configuration_is_told(tmp_path: Path) -> None:
+    servers = Servers()
+    ids = [str(uuid4()) for _ in range(2)]
+    servers.server.outcomes["account/read"] = [{"account": None, "requiresOpenaiAuth": True}] * 2
+    servers.server.outcomes["thread/start"] = [AppServerError(-32600, f"failed to load configuration: {MISTYPED}")]
+    servers.server.outcomes["thread/resume"] = [
+        AppServerError(-32600, f"failed to load configuration: {MISTYPED}"),
+        loaded(ids[1]),
+    ]
+    async with runtime_over(servers, tmp_path) as runtime:
+        unread = {"summary": "Not read; using defaults.", "details": MISTYPED, "path": "/config.toml"}
+        runtime._heard("configWarning", unread)
+        with pytest.raises(AuthRequired) as refused:
+            await runtime.new(SessionSetup("/"))
+        assert str(refused.value) == f"Not signed in to Codex. Not read; using defaults. {CUT}"
+        servers.server.outcomes["account/read"] = [{"account": None, "requiresOpenaiAuth": False}]
+        with pytest.raises(AppServerError) as failed:
+            await runtime.new(SessionSetup("/"))
+        assert str(failed.value) == f"failed to load configuration: {CUT}"
+        with pytest.raises(AppServerError) as failed:
+            await runtime.resume(ids[0], SessionSetup("/"))
+        assert str(failed.value) == f"failed to load configuration: {CUT}"
+        runtime._heard("configWarning", {"summary": MISTYPED, "details": None})
+        assert await notices(await runtime.resume(ids[1], SessionSetup("/"))) == [CUT]
+
+
+async def test_no_text_of_codex_is_logged_when_it_is_not_ready_ahead(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mocker: MockerFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    servers = Servers()
+    mocker.patch.object(servers, "get", side_effect=RuntimeMissing("what Codex wrote, sk-1"))
+    async with runtime_over(servers, tmp_path) as runtime:
+        await runtime.warm_up()
+    assert "sk-1" not in caplog.text
+    assert "RuntimeMissing" in caplog.text
 
 
 async def test_a_warning_without_details_is_named_without_them(tmp_path: Path) -> None:

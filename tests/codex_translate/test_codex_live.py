@@ -257,6 +257,24 @@ def test_each_notice_is_given_once(world: World) -> None:
     assert updates(world.say("model/rerouted", fromModel="a", toModel="b"))[0]["title"] == "Switched from a to b"
 
 
+def test_notices_about_the_configuration_have_no_value_of_it(world: World) -> None:
+    mistyped, cut = (f'invalid type: string "{value}", expected a map' for value in ("sk-1", "…"))
+    told = world.translator.notification("configWarning", {"summary": "Bad", "details": mistyped, "path": "/c"})
+    assert updates(told)[0]["description"] == f"{cut}\nIn /c"
+    told = world.translator.notification("deprecationNotice", {"summary": mistyped, "details": mistyped})
+    assert (updates(told)[0]["title"], updates(told)[0]["description"]) == (cut, cut)
+    assert updates(world.say("warning", message=mistyped))[0]["title"] == cut
+
+
+def test_notices_about_servers_have_their_words_and_the_host_alone(world: World) -> None:
+    error = '401 {"error": "expired"} for url (https://host/sk-1?key=sk-1)'
+    cut = '401 {"error": "expired"} for url (https://host/…)'
+    told = world.say("mcpServer/startupStatus/updated", name="s", status="failed", error=error)
+    assert updates(told)[0]["description"] == cut
+    told = world.say("error", error={"message": "Reconnecting", "additionalDetails": error}, willRetry=True)
+    assert updates(told)[0]["description"] == cut
+
+
 def test_a_retry_is_told_once_a_turn_and_a_last_error_by_the_turn(world: World) -> None:
     error = {"message": "Reconnecting… 1/5", "additionalDetails": None}
     assert updates(world.say("error", error=error, willRetry=True))[0]["severity"] == "warning"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from sayagain_codex.values import without_values
+
 __all__ = ["complaint"]
 
 _DECORATION: Final = re.compile(r"^(?:\x1b\[[0-9;]*m)*\d{4}-\d\d-\d\dT\S+\s+|\x1b\[[0-9;]*m", re.MULTILINE)
@@ -21,9 +23,10 @@ _REMARK: Final = re.compile(
 def complaint(stderr: str) -> str:
     """The last error, which a backtrace or advice may follow (measured), or else the last line that is no remark.
 
-    Warnings come first and have nothing to do with the end. ``""`` when there is nothing else.
+    Warnings come first and have nothing to do with the end. ``""`` when there is nothing else. It goes to clients, so
+    no value of the configuration is in it.
     """
-    before, _, _ = _DECORATION.sub("", stderr).partition("\nStack backtrace:")
+    before, _, _ = without_values(_DECORATION.sub("", stderr)).partition("\nStack backtrace:")
     lines = [line.strip() for line in before.splitlines() if line.strip()]
     for index in reversed(range(len(lines))):
         if _ERROR.match(lines[index]):

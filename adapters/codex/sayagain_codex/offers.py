@@ -14,6 +14,7 @@ from sayagain_codex.app_server import AppServer, AppServerError
 from sayagain_codex.commands import Skills
 from sayagain_codex.options import Options
 from sayagain_codex.outbox import Outbox
+from sayagain_codex.values import without_values
 
 __all__ = ["Offers"]
 
@@ -36,7 +37,7 @@ class Offers:
         self._outbox = outbox
         self._options = Options()
         self._given: Sequence[Params] | None = None
-        """The options as a client has them: as they were read, or told, last."""
+        """The options as a client has them: as they were when the session was opened, or told last."""
         self._changed = anyio.Event()
         self._models = anyio.Event()
         self._skills = anyio.Event()
@@ -44,9 +45,12 @@ class Offers:
         self.skills = Skills()
 
     def options(self) -> Sequence[Params]:
-        """The options in wire form. From the first time on changes of them are told."""
+        """The options in wire form."""
+        return self._options.wire()
+
+    def opened(self) -> None:
+        """The answer that opens the session is about to be made: changes of the options after this are told."""
         self._given = self._options.wire()
-        return self._given
 
     def loaded(self, result: Params) -> None:
         """The answer to what loaded the thread."""
@@ -67,7 +71,7 @@ class Offers:
             self._models.set()
             await self.list_skills(server, cwd)
         except RuntimeFault as error:
-            logger.warning("Codex did not say what it offers: %s", error)
+            logger.warning("Codex did not say what it offers: %s", type(error).__name__)
 
     async def described(self, *, commands: bool = False) -> None:
         """Wait shortly for the models, so that the options are whole in the answer that opens the session."""
@@ -75,13 +79,14 @@ class Offers:
             await self._models.wait()
             if commands:
                 await self._skills.wait()
+        self.opened()
 
     async def list_skills(self, server: AppServer, cwd: str) -> None:
         """Ask for the skills, and tell the commands when they changed."""
         try:
             self.skills.listed(await server.request("skills/list", {"cwds": [cwd]}), cwd)
         except RuntimeFault as error:
-            logger.warning("the skills could not be listed: %s", error)
+            logger.warning("the skills could not be listed: %s", type(error).__name__)
             return
         commands = self.skills.available_commands()
         if commands != self._commands:
@@ -97,7 +102,7 @@ class Offers:
         try:
             await server.request("thread/settings/update", {"threadId": self._thread_id, **change})
         except AppServerError as error:
-            raise InvalidParams("value", error.message) from error
+            raise InvalidParams("value", without_values(error.message)) from error
         with anyio.move_on_after(SETTING_PATIENCE):
             while not self._has(config_id, value):
                 await self._changed.wait()

@@ -40,6 +40,7 @@ from sayagain_codex.rollouts import irregular
 from sayagain_codex.server import Servers
 from sayagain_codex.session import CodexSession
 from sayagain_codex.threads import is_thread_id, thread_fault
+from sayagain_codex.values import without_values
 from sayagain_codex.warnings import Warnings
 
 __all__ = ["CodexRuntime"]
@@ -75,13 +76,15 @@ class CodexRuntime:
         self._tasks: anyio.abc.TaskGroup
 
     async def __aenter__(self) -> Self:
-        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._patience = Patience.from_env(self._env)
-        self._servers = Servers(
-            self._launcher, self._patience, self._tasks, starting=self._warnings.forget, heard=self._heard
-        )
-        self._account = Account(self._servers, unread=self._warnings.unread, awaited=lambda: self._login.awaited)
-        self._login = Login(self._env, self._servers, self._account)
+        async with AsyncExitStack() as stack:
+            self._tasks = await stack.enter_async_context(anyio.create_task_group())
+            self._servers = Servers(
+                self._launcher, self._patience, self._tasks, starting=self._warnings.forget, heard=self._heard
+            )
+            self._account = Account(self._servers, unread=self._warnings.unread, awaited=lambda: self._login.awaited)
+            self._login = Login(self._env, self._servers, self._account)
+            self._stack = stack.pop_all()
         return self
 
     async def warm_up(self) -> None:
@@ -89,7 +92,7 @@ class CodexRuntime:
         try:
             await self._servers.get()
         except RuntimeFault as error:
-            logger.info("Codex was not started ahead: %s", error)
+            logger.info("Codex was not started ahead: %s", type(error).__name__)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -130,7 +133,11 @@ class CodexRuntime:
 
     async def new(self, setup: SessionSetup) -> CodexSession:
         """A new thread; it is on disk from its first prompt on (measured)."""
-        return await self._made(await self._signed_in(), "thread/start", {}, setup)
+        server = await self._signed_in()
+        try:
+            return await self._made(server, "thread/start", {}, setup)
+        except AppServerError as error:
+            raise AppServerError(error.rpc_code, without_values(error.message)) from None
 
     async def fork(self, session_id: str, setup: SessionSetup) -> CodexSession:
         """A copy of all that is stored, on disk at once."""

@@ -189,6 +189,7 @@ class CodexSession:
         """Somebody else has the thread: what can be told of it without loading it."""
         await self._host.look()
         self._titles.described(self.thread)
+        self._offers.opened()
 
     # What the app-server says. Plain calls, made by its reader.
 

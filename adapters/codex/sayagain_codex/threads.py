@@ -14,6 +14,7 @@ from sayagain import fault_points
 from sayagain.errors import RuntimeFault, SayagainError, SessionInUse, SessionNotFound
 from sayagain.fault_points import Point
 from sayagain_codex.app_server import AppServerError
+from sayagain_codex.values import without_values
 
 __all__ = [
     "PAGE",
@@ -76,7 +77,10 @@ def is_written_elsewhere(error: AppServerError) -> bool:
 
 
 def thread_fault(error: AppServerError, thread_id: str) -> SayagainError:
-    """What Codex's refusal to load, read or change a thread means. It differs in the text alone (measured)."""
+    """What Codex's refusal to load, read or change a thread means. It differs in the text alone (measured).
+
+    A thread is not loaded under a configuration that cannot be read: the text quotes it.
+    """
     text = error.message
     # An empty rollout is what a SIGKILL leaves in the first 10 ms of the first turn: nothing is stored.
     if any(sign in text for sign in _NOTHING):
@@ -85,7 +89,7 @@ def thread_fault(error: AppServerError, thread_id: str) -> SayagainError:
         return SessionInUse()
     if "is archived" in text:
         return SessionArchived()
-    return error
+    return AppServerError(error.rpc_code, without_values(text))
 
 
 async def last_items_have(client: Client, thread_id: str, message_id: str) -> bool:

@@ -8,6 +8,7 @@ from weakref import WeakSet
 
 from sayagain.protocol.loose import as_text
 from sayagain_codex.session import CodexSession
+from sayagain_codex.values import without_values
 
 __all__ = ["Warnings"]
 
@@ -46,7 +47,8 @@ class Warnings:
     def unread(self) -> str | None:
         """What Codex says of a configuration that it could not read, and replaced by its defaults (measured).
 
-        It is for an error, and told by that: a session that follows does not hear it, since it may be mended by then.
+        No value is in it. It is for an error, and told by that: a session that follows does not hear it, since it may
+        be mended by then.
         """
         for warning in self._unheard:
             _, params = warning
@@ -54,5 +56,5 @@ class Warnings:
             # Of a file that is broken it tells the place; of what cannot be used, or not be read, the summary alone.
             if params.get("path") or "using defaults" in summary:
                 self._unheard.remove(warning)
-                return " ".join(filter(None, (summary, as_text(params.get("details")))))
+                return without_values(" ".join(filter(None, (summary, as_text(params.get("details"))))))
         return None

@@ -8,26 +8,32 @@ from typing import Final
 
 from sayagain.protocol.loose import Block, Json, as_count, as_mapping, as_text
 from sayagain.protocol.notices import GivenNotices, notice_from
+from sayagain_codex.values import without_addresses, without_values
 
 __all__ = ["METHODS", "Notices", "notice"]
 
 notice: Final = partial(notice_from, "Codex")
 
 
+def _said(params: Json, name: str) -> str:
+    """What Codex says of the configuration."""
+    return without_values(as_text(params.get(name)))
+
+
 def _warning(params: Json) -> Block | None:
-    text = as_text(params.get("message"))
+    text = _said(params, "message")
     return notice("warning", text) if text.strip() else None
 
 
 def _config(params: Json) -> Block | None:
-    summary, path = as_text(params.get("summary")), as_text(params.get("path"))
-    details = [as_text(params.get("details")), f"In {path}" if path else ""]
+    summary, path = _said(params, "summary"), as_text(params.get("path"))
+    details = [_said(params, "details"), f"In {path}" if path else ""]
     return notice("warning", summary, "\n".join(details)) if summary.strip() else None
 
 
 def _deprecation(params: Json) -> Block | None:
-    summary = as_text(params.get("summary"))
-    return notice("info", summary, as_text(params.get("details"))) if summary.strip() else None
+    summary = _said(params, "summary")
+    return notice("info", summary, _said(params, "details")) if summary.strip() else None
 
 
 def _rerouted(params: Json) -> Block | None:
@@ -40,17 +46,18 @@ def _retry(params: Json) -> Block | None:
     if params.get("willRetry") is not True:
         return None
     error = as_mapping(params.get("error"))
-    details = as_text(error.get("additionalDetails"))
-    return notice("warning", "The model service did not answer; trying again", details or as_text(error.get("message")))
+    details = as_text(error.get("additionalDetails")) or as_text(error.get("message"))
+    return notice("warning", "The model service did not answer; trying again", without_addresses(details))
 
 
 def _server(params: Json) -> Block | None:
     name = as_text(params.get("name"))
     if params.get("status") != "failed" or not name:
         return None
+    error = without_addresses(as_text(params.get("error")))
     if params.get("failureReason") == "reauthenticationRequired":
-        return notice("warning", f"MCP server {name} needs you to sign in", as_text(params.get("error")))
-    return notice("warning", f"MCP server {name} failed to start", as_text(params.get("error")))
+        return notice("warning", f"MCP server {name} needs you to sign in", error)
+    return notice("warning", f"MCP server {name} failed to start", error)
 
 
 def _review(params: Json) -> Block | None:
