@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -92,6 +93,35 @@ def test_an_interrupt_that_comes_while_modules_are_loaded_is_not_lost() -> None:
     """The import system runs callbacks in which an exception is only printed."""
     done = subprocess.run([sys.executable, "-c", SWALLOWS], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     assert done.returncode == -signal.SIGINT
+
+
+UNCOLLECTED = """
+import gc, sys
+from sayagain import cli
+from sayagain.transports import stdio
+def fail():
+    print("collects" if gc.isenabled() else "does not collect", file=sys.stderr)
+    raise OSError("no standard input")
+stdio.take_stdio = fail
+cli.main(["codex"])
+print("collects" if gc.isenabled() else "does not collect", file=sys.stderr)
+"""
+
+
+def test_what_fails_while_modules_are_loaded_leaves_collections_on() -> None:
+    done = subprocess.run([sys.executable, "-c", UNCOLLECTED], capture_output=True, timeout=60, check=True)
+    assert done.stderr.splitlines() == [b"does not collect", b"sayagain: no standard input", b"collects"]
+
+
+@pytest.mark.parametrize("runtime", ["claude", "codex"])
+def test_a_patience_that_is_no_number_is_told_at_session_new(runtime: str, tmp_path: Path) -> None:
+    lines = INITIALIZE + b'{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/"}}\n'
+    environment = {"SAYAGAIN_PATIENCE": "soon", "CLAUDE_CODE_EXECUTABLE": sys.executable, "CODEX_PATH": "/nowhere"}
+    done = run(runtime, stdin=lines, env=os.environ | environment | {"HOME": str(tmp_path)})
+    told = {message["id"]: message for message in map(json.loads, done.stdout.splitlines())}
+    assert told[1]["result"]["protocolVersion"] == 2
+    assert "SAYAGAIN_PATIENCE must be a number of seconds above 0" in told[2]["error"]["message"]
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -143,33 +143,46 @@ def _serve_as_told(options: argparse.Namespace) -> int:
 
 
 def _serve(runtime: str, log_file: Path | None = None, log_level: str = LEVEL) -> int:
-    # Collections while modules are loaded find nothing: all that they make stays.
-    gc.disable()
-    from sayagain.transports.stdio import take_stdio
+    with contextlib.ExitStack() as loading:
+        loading.enter_context(_uncollected())
+        from sayagain.transports.stdio import take_stdio
 
-    # Until signals end the sessions in order there are none, and Python's own handler can be lost: what it raises
-    # while a module is imported may be raised in a callback that swallows it (measured: 1 of 32 interrupts).
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if os.isatty(0):
-        print(
-            f"sayagain {runtime} speaks the Agent Client Protocol with an editor, on standard input and output."
-            f" To talk to it on this terminal: sayagain chat {runtime}",
-            file=sys.stderr,
-        )
-    # First of all: from here on no stray print can reach the protocol.
-    transport = take_stdio()
-    _log_to(log_file, log_level)
-    anyio.run(_serve_stdio, _runtime(runtime), transport)
+        # Until signals end the sessions in order there are none, and Python's own handler can be lost: what it raises
+        # while a module is imported may be raised in a callback that swallows it (measured: 1 of 32 interrupts).
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if os.isatty(0):
+            print(
+                f"sayagain {runtime} speaks the Agent Client Protocol with an editor, on standard input and output."
+                f" To talk to it on this terminal: sayagain chat {runtime}",
+                file=sys.stderr,
+            )
+        # First of all: from here on no stray print can reach the protocol.
+        transport = take_stdio()
+        _log_to(log_file, log_level)
+        anyio.run(_serve_stdio, _runtime(runtime), transport, loading)
     return 0
 
 
-async def _serve_stdio(runtime: Runtime, transport: Any) -> None:
-    """Until standard input closes or a signal asks for the end: both close every session in order."""
+@contextlib.contextmanager
+def _uncollected() -> Generator[None]:
+    """For while modules are loaded: collections find nothing then, since all that loading makes stays."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+async def _serve_stdio(runtime: Runtime, transport: Any, loading: contextlib.ExitStack) -> None:
+    """Until standard input closes or a signal asks for the end: both close every session in order.
+
+    ``loading`` is closed when everything is loaded.
+    """
     async with runtime:
         # Not before: what the runtime has started needs the time that the rest takes to load.
         from sayagain.agent import Agent
 
-        gc.enable()
+        loading.close()
         async with Agent(runtime) as agent, anyio.create_task_group() as tasks:
             tasks.start_soon(_end_on_signal, tasks.cancel_scope)
             await agent.serve(transport)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -16,9 +17,10 @@ from contract.played import FakeDriver, PlayedRuntime
 from sayagain.agent import Agent
 from sayagain.errors import RuntimeFault
 from sayagain.runtime.lazy import LazyRuntime
-from sayagain.runtime.seam import Runtime
+from sayagain.runtime.seam import Runtime, SessionSetup
 from sayagain.testing.contract import CHECKS, Check
 from sayagain.testing.fake_runtime import FakeRuntime
+from sayagain_codex.runtime import CodexRuntime
 from support_agent import World
 from support_wire import INFO
 
@@ -139,6 +141,92 @@ async def test_what_fails_to_load_is_told_and_tried_again(mocker: MockerFixture)
             with pytest.raises(RuntimeFault, match="not now"):
                 await runtime.stored("none")
             assert await runtime.stored("none") is False
+
+
+class Odd(RuntimeFault):
+    """Not made again from its arguments, as many errors are not."""
+
+    def __init__(self, number: int, detail: str) -> None:
+        super().__init__(detail)
+        self.number = number
+
+
+class Failing(Slow):
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        raise Odd(7, "not now")
+
+
+async def test_everybody_who_waited_is_told_by_an_exception_of_their_own() -> None:
+    behind = Failing()
+    faults: list[Odd] = []
+
+    async def ask() -> None:
+        with pytest.raises(Odd, match="not now") as caught:
+            await runtime.stored("none")
+        faults.append(caught.value)
+
+    with anyio.fail_after(5):
+        async with lazy(behind) as runtime:
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(ask)
+                await anyio.wait_all_tasks_blocked()
+                behind.go.set()
+    assert len(set(map(id, faults))) == 3
+    assert [fault.number for fault in faults] == [7, 7, 7]
+    # None has the frames of another, and all have where it began.
+    frames = [[frame.f_code.co_name for frame, _ in traceback.walk_tb(fault.__traceback__)] for fault in faults]
+    assert frames[0] == frames[1] == frames[2]
+    assert frames[0].count("ask") == 1
+    assert frames[0][-1] == "__aenter__"
+
+
+class Never(Ahead):
+    """Takes for ever to be entered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = anyio.Event()
+
+    async def __aenter__(self) -> None:
+        self.begun.set()
+        await anyio.sleep_forever()
+
+
+async def test_what_begins_at_once_may_be_cancelled_meanwhile() -> None:
+    ahead = Never()
+    behind = FakeRuntime()
+    runtime = LazyRuntime(
+        "late", "Late", behind.capabilities, behind.auth_methods, lambda: behind, ahead=cast("Any", ahead)
+    )
+    scope = anyio.CancelScope()
+
+    async def enter() -> None:
+        with scope:
+            async with runtime:
+                pytest.fail("it was never entered")
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(enter)
+            await ahead.begun.wait()
+            scope.cancel()
+    assert scope.cancelled_caught
+    assert ahead.events == []
+
+
+async def test_codex_that_cannot_be_made_ready_is_told_and_left_in_order() -> None:
+    behind = FakeRuntime()
+
+    def load() -> Runtime:
+        return CodexRuntime({"SAYAGAIN_PATIENCE": "soon"})
+
+    with anyio.fail_after(5):
+        async with LazyRuntime("late", "Late", behind.capabilities, behind.auth_methods, load) as runtime:
+            for _ in range(2):
+                with pytest.raises(RuntimeFault, match="SAYAGAIN_PATIENCE must be"):
+                    await runtime.new(SessionSetup("/"))
 
 
 def test_codex_says_what_it_is_without_its_sessions() -> None:

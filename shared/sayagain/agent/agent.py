@@ -78,7 +78,9 @@ class Agent:
         await connection.serve()
 
     def _loaded(self) -> Methods:
-        """They take a fifth of the time until ``initialize`` is answered to load (measured), and it needs none."""
+        """The methods, imported late: that takes a fifth of the time until ``initialize`` is answered (measured), which
+        needs none of them.
+        """
         if self._methods is None:
             from sayagain.agent.methods import Methods
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import anyio
-from anyio.abc import TaskStatus
 
 if TYPE_CHECKING:
     from sayagain.runtime.capabilities import RuntimeCapabilities
@@ -36,7 +35,8 @@ class LazyRuntime:
 
     ``load`` imports and makes the implementation. It lives in a task of its own, since the request that needs it first
     may be cancelled at any moment, and ends long before it. ``ahead`` is entered at once, around all of that: for what
-    takes its time in another process.
+    takes its time in another process. What ``load``, or to enter what it made, raises is told to every request that
+    waits for it, as an exception of its own; the next one tries again.
     """
 
     def __init__(
@@ -60,35 +60,39 @@ class LazyRuntime:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        tasks = await self._stack.enter_async_context(anyio.create_task_group())
-        await tasks.start(self._host)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._ahead)
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(self._leave)
+            tasks.start_soon(self._host)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
+        return await self._stack.__aexit__(kind, error, traceback)
+
+    def _leave(self) -> None:
         self._leaving.set()
         self._attempt.wanted.set()
-        return await self._stack.__aexit__(kind, error, traceback)
 
     async def _loaded(self) -> Runtime:
         attempt = self._attempt
         attempt.wanted.set()
         await attempt.over.wait()
         if isinstance(attempt.outcome, Exception):
-            raise attempt.outcome
+            raise _again(attempt.outcome)
         assert attempt.outcome is not None
         return attempt.outcome
 
-    async def _host(self, *, task_status: TaskStatus[None]) -> None:
+    async def _host(self) -> None:
         # Sessions are closed, and then the runtime is left, when everything around is cancelled already.
         with anyio.CancelScope(shield=True):
-            async with self._ahead:
-                task_status.started()
-                while not self._leaving.is_set():
-                    await self._attempt.wanted.wait()
-                    if not self._leaving.is_set():
-                        await self._serve(self._attempt)
+            while not self._leaving.is_set():
+                await self._attempt.wanted.wait()
+                if not self._leaving.is_set():
+                    await self._serve(self._attempt)
 
     async def _serve(self, attempt: _Attempt) -> None:
         try:
@@ -167,3 +171,17 @@ class LazyRuntime:
     async def message_ids(self, session_id: str) -> Set[str]:
         """See the seam."""
         return await (await self._loaded()).message_ids(session_id)
+
+
+def _again(error: Exception) -> Exception:
+    """The same error for one more task: each that raises it adds its frames to the traceback, and so keeps them alive.
+
+    Made without ``__init__``, whose parameters differ from class to class.
+    """
+    kind, args, *state = cast("tuple[type[Exception], tuple[Any, ...], Any]", error.__reduce__())
+    another = kind.__new__(kind, *args)
+    if state:
+        another.__setstate__(state[0])
+    another.__cause__, another.__context__ = error.__cause__, error.__context__
+    another.__suppress_context__ = error.__suppress_context__
+    return another.with_traceback(error.__traceback__)
