@@ -88,7 +88,8 @@ class Invalid:
     """What is no valid message; ``error`` is the answer, with ``id`` (``None`` is ``null``).
 
     ``answered`` is false for a notification with unusable params: notifications get no answer (JSON-RPC 2.0, 4.1).
-    ``stray``: what a dependency of the peer's printed, by all signs, and no message that is lost now.
+    ``stray``: nothing in it suggests that it was meant as a message. A dependency of the peer's has printed it, and no
+    message is lost.
     """
 
     error: SayagainError
