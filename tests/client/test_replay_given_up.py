@@ -290,6 +290,52 @@ class TestAgentsThatNeverAnswer:
                     await anyio.wait_all_tasks_blocked()
                     await client.request("_go", {})
 
+    @pytest.mark.parametrize("known", [True, False], ids=["known", "new"])
+    @pytest.mark.parametrize("child", ["s.a", "s.a.b"])
+    async def test_so_does_what_is_said_of_a_child(self, child: str, *, known: bool) -> None:
+        """The history of one may be as long as its session's, also of one that a child has announced."""
+        announced = [
+            told({"sessionUpdate": "subagent_update", "sessionId": "s.a"}),
+            told({"sessionUpdate": "subagent_update", "sessionId": "s.a.b"}, "s.a"),
+        ]
+        said_of_it = told({"sessionUpdate": "user_message", "messageId": "b", "content": []}, child)
+        lines = {"_announce": announced, "_tell": [said_of_it]}
+        agent = Halting(CANCELLED, [])
+
+        def answer(asked: dict[str, Any]) -> list[Mapping[str, Any] | bytes | None]:
+            if asked["method"] in lines:
+                return [*lines[asked["method"]], {"id": asked["id"], "result": {}}]
+            return agent(asked)
+
+        with anyio.fail_after(20):
+            async with connect(Scripted(answer).open) as client:
+                if known:
+                    await client.new_session("/")
+                await give_up(client, agent)
+                await client.request("_announce", {})
+                _first(client).heard -= 1000
+                await client.request("_tell", {})
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(client.resume, "s", "/")
+                    await anyio.wait_all_tasks_blocked()
+                    await client.request("_go", {})
+
+    async def test_a_child_of_another_session_is_no_sign_of_life(self) -> None:
+        agent = Halting(CANCELLED, [])
+        other = told({"sessionUpdate": "subagent_update", "sessionId": "t.a"}, "t")
+        lines = [other, told({"sessionUpdate": "user_message", "messageId": "b", "content": []}, "t.a")]
+
+        def answer(asked: dict[str, Any]) -> list[Mapping[str, Any] | bytes | None]:
+            return [*lines, {"id": asked["id"], "result": {}}] if asked["method"] == "_tell" else agent(asked)
+
+        with anyio.fail_after(20):
+            async with connect(Scripted(answer).open) as client:
+                await give_up(client, agent)
+                _first(client).heard -= 1000
+                await client.request("_tell", {})
+                with pytest.raises(ResumeFailed, match=r"a cancelled session/resume was not answered within"):
+                    await client.resume("s", "/")
+
     async def test_a_lost_connection_owes_no_answer(self) -> None:
         agent = Halting(CANCELLED, [])
         place = Scripted(lambda asked: [None] if asked["method"] == "_die" else agent(asked))

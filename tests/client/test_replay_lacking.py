@@ -138,6 +138,7 @@ class TestWhatReachesNoSession:
             told(said("x"), "c"), told(child("c")), told(said("y"), "c"), told(MARKER, "c"), told(MARKER)
         )
         assert (replay.outcome, replay.sessions["c"].outcome) == (Outcome.COMPLETE, Outcome.TRUNCATED)
+        assert replay.violations == ("an update of a child that was not announced",)
 
     def test_what_is_remembered_of_strangers_is_bounded(self) -> None:
         tracker = ReplayTracker("s")
@@ -149,10 +150,11 @@ class TestWhatReachesNoSession:
         tracker.take("s", MARKER)
         replay = tracker.finish(succeeded=True)
         assert (replay.outcome, replay.sessions["x4000"].outcome) == (Outcome.COMPLETE, Outcome.TRUNCATED)
+        assert replay.violations == ("an update of a child that was not announced",)
 
     @pytest.mark.parametrize("marked", [True, False])
     async def test_a_session_that_is_closed_meanwhile(self, *, marked: bool) -> None:
-        """Closed as far as this client knows: the agent refuses, and goes on."""
+        """Closed as far as this client knows: the agent refuses, and goes on. It has done nothing wrong."""
         begun, resumes = anyio.Event(), list[int]()
 
         def answer(asked: dict[str, Any]) -> list[Mapping[str, Any] | bytes | None]:
@@ -194,6 +196,7 @@ class TestWhatReachesNoSession:
         assert replay is not None
         assert replay.outcome is (Outcome.COMPLETE if marked else Outcome.TRUNCATED)
         assert replay.sessions["c"].outcome is Outcome.TRUNCATED
+        assert replay.violations == ()
 
 
 class TestSessionsThatAnAgentCallsChildren:
@@ -217,6 +220,7 @@ class TestSessionsThatAnAgentCallsChildren:
                 _, third = await client.resume("parent", "/", replay=True)
                 assert third is not None
                 assert (third.outcome, third.sessions["s"].outcome) == (Outcome.COMPLETE, Outcome.TRUNCATED)
+                assert third.violations == ("a child that is a session of its own",)
 
     async def test_two_replays_that_claim_it_are_both_doubted(self) -> None:
         """The marker of one could come before the last update of the other."""

@@ -111,6 +111,12 @@ class TestTable:
         later = track(("root", message("a")), ("root", STATE), ("root", MARKER), succeeded=succeeded, active=active)
         assert later.violations == ("state_update before replay_complete",)
 
+    def test_a_child_of_before_is_no_stranger(self) -> None:
+        """On this connection it was announced already; the replay does that again."""
+        updates = [("c", message("a")), ("root", child("c")), ("c", MARKER), ("root", MARKER)]
+        assert track(*updates, succeeded=True, active=True).violations == ()
+        assert track(*updates, succeeded=True).violations == ("an update of a child that was not announced",)
+
     def test_state_of_a_child_is_historical(self) -> None:
         replay = track(("root", child("c")), ("c", STATE), ("c", MARKER), ("root", MARKER), succeeded=True)
         assert replay.violations == ()

@@ -8,15 +8,15 @@ from typing import Any, TypeAlias, cast
 import anyio
 import anyio.abc
 
-from sayagain.client.errors import AgentFault, AgentFloods, AgentGone, OutcomeUnknown
+from sayagain.client.errors import AgentFault, AgentFloods, AgentGone, OutcomeUnknown, ResumeFailed
 from sayagain.client.events import Disconnected
 from sayagain.client.inbox import Inbox
 from sayagain.client.link import Link, LinkLost
-from sayagain.client.moving import made_id
+from sayagain.client.moving import Elsewhere, made_id
 from sayagain.client.outbox import Outbox
 from sayagain.client.reach import Connector, Reach
-from sayagain.client.replay import Replay
-from sayagain.client.resuming import Elsewhere, Resuming
+from sayagain.client.replay import UNREADABLE, Replay
+from sayagain.client.resuming import Resuming
 from sayagain.client.retries import Retries
 from sayagain.client.session import Session
 from sayagain.connection import IncomingRequest, Outcome, PeerError
@@ -87,17 +87,18 @@ class Client:
 
         When its answer is lost the request is not sent again (:class:`OutcomeUnknown`): an unused session may be left.
         """
-        link, answer = await self._request("session/new", {**setup, "cwd": cwd})
-        session_id = made_id(answer)
-        # A session is one object, also when the agent has used the id before: two would wait for the same updates.
-        session = self._inbox.sessions.get(session_id) or Session(self, session_id, cwd, setup)
-        session.cwd, session.setup = cwd, setup
-        # In the outbox first: without this row a lost first prompt could not be told from a deleted session.
-        await self.outbox.opened(session.session_id, cwd)
-        self._inbox.expect(session)
-        self.activate(session, link, answer)
-        self._inbox.take_stray()
-        return session
+        with self._inbox.making():
+            link, answer = await self._request("session/new", {**setup, "cwd": cwd})
+            session_id = made_id(answer)
+            # A session is one object, also when the agent has used the id before: two would wait for the same updates.
+            session = self._inbox.sessions.get(session_id) or Session(self, session_id, cwd, setup)
+            session.cwd, session.setup = cwd, setup
+            # In the outbox first: without this row a lost first prompt could not be told from a deleted session.
+            await self.outbox.opened(session.session_id, cwd)
+            self._inbox.expect(session)
+            self.activate(session, link, answer)
+            self._inbox.take_stray(session)
+            return session
 
     async def resume(
         self, session_id: str, cwd: str, *, replay: bool = False, **setup: Any
@@ -191,7 +192,7 @@ class Client:
                 return link
             await self._changed.wait()
 
-    async def reattach(self, session: Session) -> None:
+    def reattach(self, session: Session) -> None:
         """The agent says that the session is not active: resume it."""
         if self._reach.link is not None and session.attached is self._reach.link:
             session.attached = None
@@ -220,6 +221,13 @@ class Client:
         if self._reach.link is not None and self._reach.link is not link:
             # The answer was read after its connection was lost.
             self._reach.tasks.start_soon(self._resuming.attach, session, self._reach.link)
+        self.change()
+
+    def lose(self, session: Session, failed: ResumeFailed) -> None:
+        """The session cannot be resumed: its stream ends with that, and its prompts are kept."""
+        session.broken = failed
+        # It may be one that the client has no more.
+        session.change()
         self.change()
 
     def change(self) -> None:
@@ -262,7 +270,7 @@ class Client:
 
     def missed(self, link: Link, session_id: str | None) -> None:
         """What may have been an update could not be read."""
-        self._inbox.missed(session_id)
+        self._inbox.missed(session_id, UNREADABLE)
 
     def asked(self, request: IncomingRequest) -> Outcome:
         """A request of the agent's: the application's handler answers it."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from sayagain.client.events import Event, Update
+from sayagain.client.replay import SHARED, UNANNOUNCED
 from sayagain.client.session import Session
 
 __all__ = ["Inbox"]
 
 _STRAY: Final = 1000
-"""Updates that are kept for a session whose id is not known yet: they may come before the answer to session/new."""
+"""Updates that are kept for sessions whose ids are not known yet: they may come before the answer to session/new."""
 
 
 class Inbox:
@@ -26,7 +28,10 @@ class Inbox:
         """By the id of a session that was moved, the id of the one that has its prompts."""
         self._roots: dict[str, str] = {}
         """By child session, the session that the application has."""
+        self._making = 0
+        """How many sessions the agent is asked for."""
         self._stray: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_STRAY)
+        """What came meanwhile for none that is here."""
 
     @property
     def full(self) -> bool:
@@ -56,11 +61,30 @@ class Inbox:
         self._moved[old] = to
         return free
 
-    def take_stray(self) -> None:
-        """A session was made: what came before its id was known is for it."""
+    @contextmanager
+    def making(self) -> Generator[None]:
+        """From before the agent is asked for a session until :meth:`take_stray`: what comes for it before its id is
+        known is kept. What is older cannot be its.
+        """
+        self._making += 1
+        try:
+            yield
+        finally:
+            self._making -= 1
+            if not self._making:
+                self._stray.clear()
+
+    def take_stray(self, session: Session) -> None:
+        """The session was made, and is here: what came for it and its children before is for it.
+
+        All else stays as it was: it may be of another that is being made, and what it is a part of has missed it.
+        """
         stray, self._stray = self._stray, deque(maxlen=_STRAY)
         for session_id, update in stray:
-            self.take(session_id, update)
+            if session.session_id in (session_id, self._roots.get(session_id)):
+                self.take(session_id, update)
+            else:
+                self._stray.append((session_id, update))
 
     def has(self, session: Session) -> bool:
         """Whether the session gets what comes under its id."""
@@ -71,7 +95,7 @@ class Inbox:
         if self.has(session):
             del self.sessions[session.session_id]
             if session.tracker is not None:
-                # What is still to come of a replay does not reach it.
+                # What is still to come of a replay does not reach it: by our doing, not the agent's.
                 session.tracker.miss()
         for child in [child for child, root in self._roots.items() if root == session.session_id]:
             del self._roots[child]
@@ -81,14 +105,15 @@ class Inbox:
         root = self.sessions.get(self._roots.get(session_id, session_id))
         session = self.sessions.get(session_id, root)
         if session is None:
-            self._stray.append((session_id, update))
-            self.missed(session_id)
+            if self._making:
+                self._stray.append((session_id, update))
+            self.missed(session_id, UNANNOUNCED)
             return
         if root is not None and root is not session and root.tracker is not None:
             # No child is a session of its own (SUB-9). If both are replayed, nobody knows which replay this is of.
-            root.tracker.miss(session_id)
+            root.tracker.miss(session_id, SHARED)
             if session.tracker is not None:
-                session.tracker.miss(session_id)
+                session.tracker.miss(session_id, SHARED)
         child = update.get("sessionId")
         if update.get("sessionUpdate") == "subagent_update" and isinstance(child, str):
             self._roots[child] = session.session_id
@@ -96,11 +121,11 @@ class Inbox:
             session.tracker.take(session_id, update)
         self.deliver(session, Update(session_id, update))
 
-    def missed(self, session_id: str | None) -> None:
+    def missed(self, session_id: str | None, violation: str) -> None:
         """An update of this session, or of any, reaches none that is here: no replay that it is part of is whole."""
         for session in self.sessions.values():
             if session.tracker is not None:
-                session.tracker.miss(session_id)
+                session.tracker.miss(session_id, violation)
 
     def deliver(self, session: Session, event: Event) -> None:
         """Put an event into the session's stream."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
@@ -13,7 +13,16 @@ import anyio
 
 from sayagain.client.errors import AgentFault, AgentGarbled, AgentGone, AgentSilent
 from sayagain.client.process import ProcessTransport
-from sayagain.connection import Call, Connection, ConnectionLost, IncomingRequest, Outcome, PeerError, Reply
+from sayagain.connection import (
+    Call,
+    Connection,
+    ConnectionLost,
+    Dispatcher,
+    IncomingRequest,
+    Outcome,
+    PeerError,
+    Reply,
+)
 from sayagain.legible import excerpt, plain
 from sayagain.protocol import jsonrpc
 from sayagain.transports import Transport
@@ -108,7 +117,9 @@ class _Resume:
     call: LinkCall
     given_up: bool = False
     heard: float = 0.0
-    """When it was given up, or an update of its session came later."""
+    """When it was given up, or an update of its session or of a child came later."""
+    children: set[str] = field(default_factory=set[str])
+    """Announced since it was sent, by its session or by one of these."""
 
 
 class _Connection(Connection):
@@ -117,8 +128,18 @@ class _Connection(Connection):
     garbage = 0
     answered = False
     """Whether the agent has answered anything at all."""
-    flooded: Callable[[], None]
-    missed: Callable[[], None]
+
+    def __init__(
+        self,
+        transport: Transport,
+        dispatcher: Dispatcher,
+        *,
+        flooded: Callable[[], None],
+        missed: Callable[[], None],
+    ) -> None:
+        super().__init__(transport, dispatcher)
+        self._flooded = flooded
+        self._missed = missed
 
     def begin_call(self, method: str, params: Mapping[str, Any], over: Callable[[], None]) -> LinkCall:
         return self._begin(LinkCall(self._withdraw, over), method, params)
@@ -129,15 +150,15 @@ class _Connection(Connection):
             if self.garbage == 1:
                 logger.warning("the agent sends what is no JSON-RPC: %s", message.error)
             if self.garbage == MAX_GARBAGE:
-                self.flooded()
+                self._flooded()
             if not message.stray:
-                self.missed()
+                self._missed()
         else:
             self.answered = self.answered or isinstance(message, jsonrpc.Response)
             super()._take(message, reply)
 
     def _skipped(self, item: jsonrpc.Invalid) -> None:
-        self.missed()
+        self._missed()
 
 
 class Link:
@@ -148,9 +169,9 @@ class Link:
         self._receiver = receiver
         self._patience = patience
         self._heard = _Heard(transport)
-        self._connection = _Connection(self._heard, self)
-        self._connection.flooded = self._garbled
-        self._connection.missed = partial(receiver.missed, self, None)
+        self._connection = _Connection(
+            self._heard, self, flooded=self._garbled, missed=partial(receiver.missed, self, None)
+        )
         self._scope = anyio.CancelScope()
         self._resumes: dict[str, _Resume] = {}
         """By session id."""
@@ -247,8 +268,10 @@ class Link:
                 self.notify("$/cancel_request", {"requestId": call.id})
 
     async def _vacate(self, session_id: str) -> None:
-        """Wait until no resume of the session is unanswered. Who waits for one has a limit for it; here it is for those
-        that were given up: how long nothing comes of them.
+        """Wait until no resume of the session is unanswered.
+
+        One that was not given up is limited by its caller, one that was is limited here: when nothing of its session
+        was heard for ``patience`` seconds, the agent is taken to be stuck, and the link ends.
         """
         while (resume := self._resumes.get(session_id)) is not None:
             left = self._patience
@@ -330,12 +353,20 @@ class Link:
             return self._receiver.told(method, params)
         session_id, update = params.get("sessionId"), params.get("update")
         if isinstance(session_id, str) and isinstance(update, dict):
-            if (resume := self._resumes.get(session_id)) is not None:
-                resume.heard = self._heard.last
+            self._hear(session_id, cast("dict[str, Any]", update))
             self._receiver.updated(self, session_id, cast("dict[str, Any]", update))
         else:
             self._receiver.missed(self, session_id if isinstance(session_id, str) else None)
         return None
+
+    def _hear(self, session_id: str, update: Mapping[str, Any]) -> None:
+        """The agent works on the resume that this is of, be it on the history of a child."""
+        for root, resume in self._resumes.items():
+            if session_id == root or session_id in resume.children:
+                resume.heard = self._heard.last
+                child: object = update.get("sessionId")
+                if update.get("sessionUpdate") == "subagent_update" and isinstance(child, str):
+                    resume.children.add(child)
 
     def closed(self, connection: Connection) -> None:
         """The connection is gone; :meth:`run` is about to return."""

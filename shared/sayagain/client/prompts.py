@@ -107,6 +107,11 @@ class Prompt:
         return self._message_id
 
     @property
+    def in_flight(self) -> bool:
+        """Whether it is sent, and the answer awaited."""
+        return self.call is not None and not self.call.answered.is_set()
+
+    @property
     def settled(self) -> bool:
         """Whether this process does nothing more about it."""
         return self._done.is_set()

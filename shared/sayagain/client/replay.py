@@ -10,10 +10,26 @@ from typing import Any, Final
 
 from sayagain.protocol.v2.history import NOT_HISTORY
 
-__all__ = ["Outcome", "Replay", "ReplayTracker", "ReplayedSession", "empty_replay", "failed_replay"]
+__all__ = [
+    "SHARED",
+    "UNANNOUNCED",
+    "UNREADABLE",
+    "Outcome",
+    "Replay",
+    "ReplayTracker",
+    "ReplayedSession",
+    "empty_replay",
+    "failed_replay",
+]
+
+UNREADABLE: Final = "what may be an update could not be read"
+
+UNANNOUNCED: Final = "an update of a child that was not announced"
+
+SHARED: Final = "a child that is a session of its own"
 
 _MISSED: Final = 1000
-"""Ids of sessions that are not known, of which it is remembered that something came."""
+"""Ids of sessions that are not known, of which it is remembered what was missed."""
 
 
 class Outcome(Enum):
@@ -52,7 +68,8 @@ class Replay:
     session_id: str
     sessions: Mapping[str, ReplayedSession]
     violations: Sequence[str]
-    """What the agent did against the rules of the marker, in words; for a log."""
+    """What the agent did against the rules of the marker, in words; for a log. What the application did meanwhile, such
+    as to close the session, is none."""
 
     @property
     def outcome(self) -> Outcome:
@@ -91,27 +108,36 @@ class ReplayTracker:
         self._session_id = session_id
         self._active = active
         self._parts = {session_id: _Part(announced=True)}
-        self._missed = set[str]()
+        self._missed: dict[str, str | None] = {}
         self._violations: list[str] = []
 
-    def miss(self, session_id: str | None = None) -> None:
+    def miss(self, session_id: str | None = None, violation: str | None = None) -> None:
         """What may have been an update before the response has not come here: of this session, or of any.
 
-        A marker that came already vouches for what was before it.
+        A marker that came already vouches for what was before it. ``violation`` is what the agent did, if it is to
+        blame.
         """
         if session_id is not None and session_id not in self._parts:
             if len(self._missed) < _MISSED:
-                self._missed.add(session_id)
+                self._missed.setdefault(session_id, violation)
             return
         for part in self._parts.values() if session_id is None else (self._parts[session_id],):
-            part.lacking = part.lacking or not part.marked
+            if not part.marked:
+                self._lack(part, violation)
+
+    def _lack(self, part: _Part, violation: str | None) -> None:
+        part.lacking = True
+        if violation is not None and violation not in self._violations:
+            self._violations.append(violation)
 
     def take(self, session_id: str, update: Mapping[str, Any]) -> None:
         """An update of the session or of a child that came before the response."""
         part = self._parts.get(session_id)
         if part is None:
             part = self._parts[session_id] = _Part(announced=False)
-            self._violations.append("an update of a child that was not announced")
+            # On a connection on which it was active it may have been announced before.
+            if not self._active:
+                self._violations.append(UNANNOUNCED)
         kind = update.get("sessionUpdate")
         if kind == "replay_complete":
             if part.marked:
@@ -120,9 +146,12 @@ class ReplayTracker:
             return
         child = update.get("sessionId") if kind == "subagent_update" else None
         if isinstance(child, str) and child != self._session_id:
-            # What came before its announcement reached no session.
-            lacking = child in self._missed or len(self._missed) >= _MISSED
-            self._parts.setdefault(child, _Part(announced=False, lacking=lacking)).announced = True
+            if child not in self._parts:
+                self._parts[child] = _Part(announced=True)
+                # What came before its announcement reached no session.
+                if child in self._missed or len(self._missed) >= _MISSED:
+                    self._lack(self._parts[child], self._missed.get(child, UNANNOUNCED))
+            self._parts[child].announced = True
         if part.marked:
             return
         # A child's state before the response is historical (RPL-9).
@@ -141,7 +170,6 @@ class ReplayTracker:
             history = part.history
             if part.lacking:
                 outcome = Outcome.TRUNCATED
-                self._violations.append("what may be an update could not be read")
             elif part.marked:
                 outcome = Outcome.COMPLETE
             elif succeeded:

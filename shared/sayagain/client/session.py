@@ -38,7 +38,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Resent:
-    """What :meth:`Session.resend` did. Nothing is missing: each pending prompt of the session is in one of these."""
+    """What :meth:`Session.resend` did. Nothing is missing: each pending prompt of the session is in one of these,
+    unless this process was at work on it already. Then its :class:`~sayagain.client.prompts.Prompt` tells."""
 
     inserted: Mapping[str, str]
     """Message ids by key."""
@@ -73,8 +74,10 @@ class Session:
         """How many calls of the application's wait for it to be resumed."""
         self._events: deque[tuple[Event, int]] = deque()
         self._closed = False
+        self._open: set[Prompt] = set()
+        """All that are not settled: those in the queue, those in flight, and those whose fate is being noted."""
         self._queue: list[Prompt] = []
-        self._flying: set[Prompt] = set()
+        """Those to be sent, in order."""
         self._submitting = anyio.Lock()
         self.moving = anyio.Lock()
         """Held from before the outbox has moved its prompts until it has its new id."""
@@ -150,13 +153,17 @@ class Session:
         async with self._submitting:
             while True:
                 under = self._session_id
+                # One that is being kept is pending, and worked on by nobody, in a moment.
+                while any(not prompt.in_flight for prompt in self._open.difference(self._queue)):
+                    await self._changed.wait()
+                # Before the outbox is read: it calls those pending too that are withdrawn meanwhile.
+                here = {prompt.key for prompt in self._open}
                 stored, elsewhere = await self._client.outbox.take(under, patience=patience)
                 async with self.moving:
                     # If it was moved meanwhile, they are under its new id.
                     if under == self._session_id:
                         break
             fault_points.passing(Point.CLIENT_TAKEN)
-            here = {prompt.key for prompt in (*self._queue, *self._flying)}
             rest = [row for row in stored if row.key not in here]
             offered = [row for row in rest if not old and row.submitted < before]
             prompts = [Prompt(row.number, row.key, row.content, sent_before=True) for row in rest if row not in offered]
@@ -174,11 +181,11 @@ class Session:
     async def withdraw(self, prompt: Prompt) -> None:
         """Take a prompt back if it is not inserted yet; ``prompt.inserted()`` then tells what became of it."""
         prompt.wanted = False
-        if prompt in self._flying and prompt.call is not None and prompt.link is not None:
-            prompt.link.notify("$/cancel_request", {"requestId": prompt.call.id})
-        elif prompt in self._queue:
+        if prompt in self._queue:
             self._queue.remove(prompt)
-            await self._withdrawn(prompt, "before it was sent" if not prompt.sends else "before it was sent again")
+            await self._unsent(prompt)
+        elif prompt.link is not None and prompt.call is not None and prompt.in_flight:
+            prompt.link.notify("$/cancel_request", {"requestId": prompt.call.id})
 
     # The session.
 
@@ -188,10 +195,12 @@ class Session:
         What was sent over a connection that is lost may have been inserted: such prompts are not sent again, but kept
         as withdrawn.
         """
-        for prompt in (*self._queue, *self._flying):
+        for prompt in self._open:
             prompt.wanted = False
-        for prompt in list(self._queue):
-            await self.withdraw(prompt)
+        # All at once: while one is being noted, the next must not be sent.
+        queue, self._queue = self._queue, []
+        for prompt in queue:
+            await self._unsent(prompt)
         if self.attached is not None and self.attached.is_open:
             # A notification: there is no answer to miss, and a repeat could hit later work.
             self.attached.notify("session/cancel", {"sessionId": self._session_id})
@@ -239,7 +248,7 @@ class Session:
     @property
     def open_keys(self) -> Sequence[str]:
         """Of the prompts that this process works on, in order."""
-        return [prompt.key for prompt in sorted((*self._queue, *self._flying), key=lambda prompt: prompt.number)]
+        return [prompt.key for prompt in sorted(self._open, key=lambda prompt: prompt.number)]
 
     async def send_prompts(self) -> None:
         """Runs as long as the client: sends what is queued, whenever there is a connection to send it on."""
@@ -251,8 +260,8 @@ class Session:
                 try:
                     link = await self._client.linked(self)
                 except (AgentFault, ResumeFailed) as fault:
-                    # One by one: prompts may be withdrawn, and others come, while one is being kept.
-                    while self._queue:
+                    # One of them: while it is being kept the fault may pass, and the next be sent.
+                    if self._queue:
                         await self._kept(self._queue.pop(0), str(fault))
                     continue
                 if not self._queue:
@@ -271,7 +280,6 @@ class Session:
 
     def _write(self, prompt: Prompt, link: Link) -> LinkCall:
         self._queue.remove(prompt)
-        self._flying.add(prompt)
         prompt.sends += 1
         params = {"sessionId": self._session_id, "prompt": prompt.content, "idempotencyKey": prompt.key}
         prompt.link, prompt.call = link, link.begin("session/prompt", params)
@@ -279,6 +287,7 @@ class Session:
         return prompt.call
 
     def _put(self, prompt: Prompt) -> None:
+        self._open.add(prompt)
         self._queue.append(prompt)
         self._queue.sort(key=lambda each: each.number)
         self.change()
@@ -287,7 +296,6 @@ class Session:
         try:
             answer = await link.wait(call)
         except LinkLost:
-            self._flying.discard(prompt)
             if not prompt.wanted:
                 await self._withdrawn(prompt, "while the connection was lost")
             elif self._client.retries is not None:
@@ -296,17 +304,15 @@ class Session:
                 await link.ended.wait()
                 await self._kept(prompt, str(link.fault))
         except PeerError as error:
-            self._flying.discard(prompt)
             await self._refused(prompt, error)
         else:
-            self._flying.discard(prompt)
             self._client.progress()
             message_id = answer.get("messageId")
             if isinstance(message_id, str) and message_id:
                 fault_points.passing(Point.CLIENT_ANSWERED)
                 await self._record(prompt, self._client.outbox.done(prompt.key, message_id))
                 fault_points.passing(Point.CLIENT_DONE)
-                prompt.settle(message_id)
+                self._settled(prompt, message_id)
             else:
                 # Taken, but under no name: sending it again could insert it twice with an agent of this kind.
                 await self._failed(prompt, "the agent took it without saying under which id", None)
@@ -318,26 +324,39 @@ class Session:
         elif fate is Fate.NEVER:
             await self._failed(prompt, error.text, error.code)
         elif fate is Fate.USER or retries is None or prompt.refusals + 1 >= retries.attempts:
-            await self._kept(prompt, error.text, error.code)
+            await self._kept(prompt, error.text, error.code, uncertain=is_garbled(error))
         else:
             prompt.refusals += 1
             prompt.not_before = anyio.current_time() + retries.pause(prompt.refusals)
             if fate is Fate.RESUME:
-                await self._client.reattach(self)
+                self._client.reattach(self)
             self._put(prompt)
 
     async def _failed(self, prompt: Prompt, reason: str, code: int | None) -> None:
         await self._record(prompt, self._client.outbox.failed(prompt.key, code, reason))
-        prompt.settle(PromptFailed(prompt.key, reason, code))
+        self._settled(prompt, PromptFailed(prompt.key, reason, code))
 
-    async def _kept(self, prompt: Prompt, reason: str, code: int | None = None) -> None:
+    async def _kept(
+        self, prompt: Prompt, reason: str, code: int | None = None, *, uncertain: bool | None = None
+    ) -> None:
         await self._record(prompt, self._client.outbox.note(prompt.key, code, reason))
-        prompt.settle(PromptKept(prompt.key, reason, code))
+        if prompt.wanted:
+            self._settled(prompt, PromptKept(prompt.key, reason, code))
+        else:
+            await self._withdrawn(prompt, "while it was being kept", uncertain=uncertain)
+
+    async def _unsent(self, prompt: Prompt) -> None:
+        await self._withdrawn(prompt, "before it was sent" if not prompt.sends else "before it was sent again")
 
     async def _withdrawn(self, prompt: Prompt, reason: str, *, uncertain: bool | None = None) -> None:
         uncertain = prompt.sends > 0 if uncertain is None else uncertain
         await self._record(prompt, self._client.outbox.withdrawn(prompt.key, reason))
-        prompt.settle(PromptWithdrawn(prompt.key, reason, uncertain=uncertain))
+        self._settled(prompt, PromptWithdrawn(prompt.key, reason, uncertain=uncertain))
+
+    def _settled(self, prompt: Prompt, outcome: str | PromptError) -> None:
+        self._open.discard(prompt)
+        prompt.settle(outcome)
+        self.change()
 
     async def _record(self, prompt: Prompt, writing: Any) -> None:
         """What the outbox does not take stays pending there: it is sent again some day, which its key makes safe."""
