@@ -14,7 +14,7 @@ import pytest
 from sayagain.errors import RuntimeDied, RuntimeFault, RuntimeTimeout
 from sayagain.processes.spawn import ExitStatus
 from sayagain_codex import app_server, launch
-from sayagain_codex.app_server import AppServer, AppServerError
+from sayagain_codex.app_server import AppServer, AppServerError, Leaving, Use
 from sayagain_codex.launch import Launcher
 from sayagain_codex.patience import Patience
 from sayagain_codex.server import Servers
@@ -70,7 +70,7 @@ class Process:
 
 
 class Log:
-    """A listener, and a session."""
+    """A session."""
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
@@ -86,17 +86,30 @@ class Log:
     def announced(self, method: str, params: Mapping[str, Any]) -> None:
         self.heard.append((method, params))
 
-    async def store(self, server: Any) -> None:
-        self.heard.append(server)
+    async def store(self, use: Any) -> None:
+        self.heard.append(use)
 
     def died(self, detail: str) -> None:
         self.heard.append(detail)
 
 
+class Listening:
+    """The listener of one app-server."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def notified(self, _: AppServer, method: str, params: Mapping[str, Any]) -> None:
+        self._log.notified(method, params)
+
+    def asked(self, _: AppServer, request_id: Any, method: str, params: Mapping[str, Any]) -> None:
+        self._log.asked(request_id, method, params)
+
+
 @asynccontextmanager
-async def running(listener: Any, patience: float = 30.0) -> AsyncIterator[tuple[Process, AppServer]]:
+async def running(log: Log, patience: float = 30.0) -> AsyncIterator[tuple[Process, AppServer]]:
     process = Process()
-    client = AppServer(process, listener, Patience(patience))  # type: ignore[arg-type]
+    client = AppServer(process, Listening(log), Patience(patience))  # type: ignore[arg-type]
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.run)
@@ -111,7 +124,7 @@ class Call:
         self.outcome: Any = None
         self.done = anyio.Event()
 
-    async def run(self, client: AppServer, method: str, **more: Any) -> None:
+    async def run(self, client: AppServer | Use, method: str, **more: Any) -> None:
         try:
             self.outcome = await client.request(method, {"a": 1}, **more)
         except Exception as error:  # noqa: BLE001 - the test looks at it
@@ -190,7 +203,7 @@ async def test_who_waits_for_an_answer_is_waited_for(log: Log, ends: bool) -> No
             await client.unused()
             unused.set()
 
-        with client.held():
+        with client.use():
             tasks.start_soon(call.run, client, "m")
             asked = await process.read()
             tasks.start_soon(wait)
@@ -204,9 +217,35 @@ async def test_who_waits_for_an_answer_is_waited_for(log: Log, ends: bool) -> No
             await anyio.wait_all_tasks_blocked()
             assert not unused.is_set()
         await unused.wait()
-        client.retired = True
-        with pytest.raises(RuntimeDied):
-            await client.request("m")
+
+
+async def test_who_leaves_is_given_only_what_was_begun(log: Log) -> None:
+    async with running(log) as (process, client), anyio.create_task_group() as tasks:
+        with client.use() as use:
+            client.leave()
+            with pytest.raises(Leaving):
+                await client.request("m")
+            with pytest.raises(Leaving), client.use():
+                raise AssertionError
+            call = Call()
+            tasks.start_soon(call.run, use, "begun")
+            assert (await process.answer({"a": 1}))["method"] == "begun"
+            await call.done.wait()
+            assert call.outcome == {"a": 1}
+        client.stay()
+        call = Call()
+        tasks.start_soon(call.run, client, "m")
+        await process.answer({})
+        await call.done.wait()
+        assert call.outcome == {}
+
+
+async def test_more_than_one_can_wait_until_nobody_uses_it(log: Log) -> None:
+    async with running(log) as (_, client), anyio.create_task_group() as tasks:
+        with client.use():
+            for _ in range(2):
+                tasks.start_soon(client.unused)
+                await anyio.wait_all_tasks_blocked()
 
 
 @pytest.mark.parametrize("result", [[1], "text", 7])
@@ -275,8 +314,8 @@ async def settle(process: Process, client: AppServer) -> None:
 async def test_messages_are_routed_by_thread(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
     one, two = Log(), Log()
     async with serving(monkeypatch, log) as (process, servers, client):
-        servers.route("a", one)
-        servers.route("b", two)
+        servers.route(client, "a", one)
+        servers.route(client, "b", two)
         process.say(
             {"method": "x", "params": {"threadId": "a"}},
             {"method": "y", "params": {"thread": {"id": "b"}}},
@@ -297,14 +336,14 @@ async def test_messages_are_routed_by_thread(monkeypatch: pytest.MonkeyPatch, lo
 async def test_a_child_is_claimed_by_its_root(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
     root = Log()
     async with serving(monkeypatch, log) as (process, servers, client):
-        servers.route("root", root)
+        servers.route(client, "root", root)
         process.say({"method": "x", "params": {"threadId": "grandchild"}})
         assert (await process.answer({"thread": {"parentThreadId": "child"}}))["params"] == {"threadId": "grandchild"}
         process.say({"method": "y", "params": {"threadId": "grandchild"}})
         assert (await process.answer({"thread": {"parentThreadId": "root"}}))["params"] == {"threadId": "child"}
         await settle(process, client)
         assert [method for method, _ in root.heard] == ["x", "y"]
-        assert servers.threads_of(root) == ["root", "grandchild"]
+        assert servers.threads_of(client, root) == ["root", "grandchild"]
 
 
 async def test_what_fails_beside_the_sessions_ends_codex_and_not_the_agent(
@@ -312,7 +351,7 @@ async def test_what_fails_beside_the_sessions_ends_codex_and_not_the_agent(
 ) -> None:
     session = Log()
     async with serving(monkeypatch, log) as (process, servers, client):
-        servers.route("a", session)
+        servers.route(client, "a", session)
 
         async def surprise(*_: Any, **__: Any) -> Any:
             raise KeyError("surprise")
@@ -326,7 +365,7 @@ async def test_what_fails_beside_the_sessions_ends_codex_and_not_the_agent(
 async def test_a_reader_that_fails_ends_codex_and_not_the_agent(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
     session = Log()
     async with serving(monkeypatch, log) as (process, servers, client):
-        servers.route("a", session)
+        servers.route(client, "a", session)
 
         def surprise(*_: Any) -> Any:
             raise OSError("surprise")
@@ -348,7 +387,7 @@ async def test_a_session_that_fails_keeps_no_other_from_its_message(monkeypatch:
     sessions = [Log(), Broken(), Log()]
     async with serving(monkeypatch, log) as (process, servers, client):
         for session in sessions:
-            servers.route(str(id(session)), session)
+            servers.route(client, str(id(session)), session)
         process.say({"method": "x"})
         await settle(process, client)
         await process.kill()
@@ -382,7 +421,7 @@ async def test_a_thread_of_nobody_is_forgotten(monkeypatch: pytest.MonkeyPatch, 
         assert (await process.read())["id"] == 4
         # Until somebody opens it.
         session = Log()
-        servers.route("odd", session)
+        servers.route(client, "odd", session)
         process.say({"method": "y", "params": {"threadId": "odd"}})
         await settle(process, client)
         assert session.heard == [("y", {"threadId": "odd"})]
@@ -391,9 +430,9 @@ async def test_a_thread_of_nobody_is_forgotten(monkeypatch: pytest.MonkeyPatch, 
 async def test_every_session_is_told_of_the_death_once(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
     session = Log()
     async with serving(monkeypatch, log) as (process, servers, client):
-        servers.route("a", session)
-        servers.route("a.child", session)
+        servers.route(client, "a", session)
+        servers.route(client, "a.child", session)
         await process.kill()
         await client.gone.wait()
         assert session.heard == ["Codex ended (signal SIGKILL)"]
-        assert servers.threads_of(session) == []
+        assert servers.threads_of(client, session) == []

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
+import psutil
 import pytest
 from pytest_mock import MockerFixture
 
 from sayagain.errors import RuntimeMissing, RuntimeTimeout
 from sayagain.processes.spawn import ExitStatus, GuardedProcess, Starting
 from sayagain_codex import launch, server
+from sayagain_codex.app_server import AppServer
 from sayagain_codex.launch import Launcher
 from sayagain_codex.runtime import CodexRuntime
 
@@ -51,6 +54,38 @@ async def test_the_first_process_is_the_one_that_was_started_ahead(
     assert [process.pid == ahead for process in ran] == [True, False]
 
 
+async def test_one_that_ended_meanwhile_is_started_again(env: dict[str, str], ran: list[GuardedProcess]) -> None:
+    with anyio.fail_after(30):
+        async with Launcher(env) as launcher:
+            guard = psutil.Process(guard_of(launcher))
+            while not guard.children():
+                await anyio.lowlevel.checkpoint()
+            for child in guard.children():
+                child.kill()
+            async with CodexRuntime(env, launcher) as runtime:
+                assert await runtime.stored("0190c0de-0000-7000-8000-000000000000") is False
+    assert len(ran) == 2
+
+
+async def test_one_whose_greeting_is_cancelled_ends_by_itself(
+    env: dict[str, str], ran: list[GuardedProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when an editor is closed at once."""
+    send, reached = AppServer._send, anyio.Event()
+
+    async def noted(server: AppServer, message: Mapping[str, Any], patience: float) -> None:
+        await send(server, message, patience)
+        reached.set()
+
+    monkeypatch.setattr(AppServer, "_send", noted)
+    with anyio.fail_after(30):
+        async with CodexRuntime(env) as runtime, anyio.create_task_group() as tasks:
+            tasks.start_soon(runtime.warm_up)
+            await reached.wait()
+            tasks.cancel_scope.cancel()
+    assert [process.status for process in ran] == [ExitStatus(0, None)]
+
+
 async def test_one_that_nobody_took_ends_by_itself(env: dict[str, str], ran: list[GuardedProcess]) -> None:
     with anyio.fail_after(30):
         async with Launcher(env) as launcher:
@@ -62,14 +97,12 @@ async def test_one_that_nobody_took_ends_by_itself(env: dict[str, str], ran: lis
 async def test_one_that_would_keep_another_login_is_ended(env: dict[str, str], ran: list[GuardedProcess]) -> None:
     with anyio.fail_after(30):
         async with Launcher(env) as launcher:
-            launcher.api_key = "sk-secret"
-            taken = await launcher.take()
+            taken = await launcher.take(ephemeral_login=True)
             try:
                 assert [process.status for process in ran] == [ExitStatus(0, None), None]
                 arguments = Path(f"/proc/{taken.process.runtime_pid}/cmdline").read_bytes()
                 assert b'cli_auth_credentials_store="ephemeral"' in arguments
-                assert taken.api_key == "sk-secret"
-                assert "sk-secret" not in repr(taken)
+                assert not taken.ahead
             finally:
                 await taken.process.aclose()
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import threading
+import webbrowser
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.from_thread
+import anyio.lowlevel
 import pytest
 
-from sayagain.errors import AuthRequired, RuntimeFault
-from sayagain.runtime.events import Foreground, RuntimeEvent
+from sayagain.errors import AuthRequired, RuntimeDied, RuntimeFault
+from sayagain.protocol.lines import TooLong
+from sayagain.runtime.events import Foreground, Inserted, Rejected, RuntimeEvent
+from sayagain.runtime.history import HistoryEntry
 from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.responses_api import ResponsesService
-from sayagain_codex.app_server import AppServer, AppServerError
+from sayagain_codex import pages, submission
+from sayagain_codex.app_server import AppServer, AppServerError, Use
 from sayagain_codex.runtime import CodexRuntime
 from support_codex import codex_environment
 
@@ -52,6 +58,21 @@ def stored(env: dict[str, str]) -> list[str]:
     """Files that hold the key."""
     home = Path(env["CODEX_HOME"])
     return [str(path) for path in home.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+
+
+ID = "0190c0de-0000-7000-8000-00000000000a"
+TEXT = [{"type": "text", "text": "hello"}]
+
+
+async def outcome(events: AsyncIterator[RuntimeEvent]) -> Inserted | Rejected:
+    while not isinstance(event := await anext(events), Inserted | Rejected):
+        pass
+    return event
+
+
+async def idle(events: AsyncIterator[RuntimeEvent]) -> None:
+    while not (isinstance(event := await anext(events), Foreground) and event.state == "idle" and event.stop_reason):
+        pass
 
 
 async def settle() -> None:
@@ -199,16 +220,31 @@ async def test_a_thread_that_is_about_to_be_loaded_is_loaded_by_the_next_process
         held.released.set()
 
 
+PROMPTS = [f"prompt {number}" for number in range(3)]
+
+
 @pytest.mark.usefixtures("own_login")
-async def test_a_history_is_read_to_its_end_by_the_process_that_began(runtime: CodexRuntime, cwd: str) -> None:
-    session_id = await a_stored_one(runtime, cwd)
-    async with anyio.create_task_group() as tasks:
-        async with runtime._reading(session_id) as (server, _):
-            tasks.start_soon(runtime.login, "api-key", {})
-            for _ in range(50):
-                await settle()
-                await server.request("thread/turns/list", {"threadId": session_id})
-    assert server.retired
+async def test_a_history_is_read_on_by_the_process_that_follows(
+    runtime: CodexRuntime, cwd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At any page: a client that does not read its replay keeps nobody from signing in."""
+    session = await runtime.new(SessionSetup(cwd=cwd))
+    events = session.events()
+    for number, prompt in enumerate(PROMPTS):
+        await session.submit(f"{ID[:-1]}{number}", [{"type": "text", "text": prompt}])
+        await idle(events)
+    await session.close()
+    monkeypatch.setattr(pages, "PAGE", 1)
+    whole = [entry async for entry in runtime.history(session.session_id, live=False)]
+    assert len(whole) == 2 * len(PROMPTS)
+    before = await runtime._servers.get()
+    found: list[HistoryEntry] = []
+    async for entry in runtime.history(session.session_id, live=False):
+        found.append(entry)
+        if len(found) == len(PROMPTS):
+            await runtime.login("api-key", {})
+    assert await runtime._servers.get() is not before
+    assert found == whole
 
 
 @pytest.mark.usefixtures("own_login")
@@ -303,14 +339,159 @@ async def test_a_configuration_that_cannot_be_used_is_named(
     assert "nvalid configuration" not in str(told)
 
 
+@pytest.mark.usefixtures("own_login")
+@pytest.mark.parametrize("method", ["thread/archive", "thread/unarchive"])
+async def test_a_login_that_is_cancelled_loses_no_session(
+    runtime: CodexRuntime, cwd: str, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """While the last of two sessions is stored that nothing was said in yet."""
+    sessions = [await runtime.new(SessionSetup(cwd=cwd)) for _ in range(2)]
+    held, give, asked = Held(), AppServer.give, list[str]()
+
+    async def give_later(server: AppServer, wanted: str, *arguments: Any) -> Any:
+        asked.append(wanted)
+        if asked.count(method) == len(sessions) and not held.reached.is_set():
+            await held.here()
+        return await give(server, wanted, *arguments)
+
+    monkeypatch.setattr(AppServer, "give", give_later)
+    async with anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as signing_in:
+            signing_in.start_soon(runtime.login, "api-key", {})
+            await held.reached.wait()
+            signing_in.cancel_scope.cancel()
+            tasks.start_soon(settle_then, held.released.set)
+    for session in sessions:
+        await session.submit(ID, TEXT)
+        assert isinstance(await outcome(session.events()), Inserted)
+        await session.close()
+    listed = (await runtime.list(cwd=cwd, cursor=None)).sessions
+    assert {found.session_id for found in listed} == {session.session_id for session in sessions}
+
+
+async def settle_then(do: Callable[[], None]) -> None:
+    await settle()
+    do()
+
+
+@pytest.mark.usefixtures("own_login")
+async def test_a_login_that_is_cancelled_before_anything_is_stored_changes_nothing(
+    runtime: CodexRuntime, cwd: str
+) -> None:
+    session = await runtime.new(SessionSetup(cwd=cwd))
+    server = await runtime._servers.get()
+    with server.use():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(runtime.login, "api-key", {})
+            while not server.leaving:
+                await settle()
+            tasks.cancel_scope.cancel()
+        assert not server.leaving
+    assert await runtime._servers.get() is server
+    await session.submit(ID, TEXT)
+    assert isinstance(await outcome(session.events()), Inserted)
+
+
+@pytest.mark.usefixtures("own_login")
+@pytest.mark.parametrize("first", [False, True])
+async def test_a_prompt_that_is_got_ready_is_written_before_a_login(
+    runtime: CodexRuntime, cwd: str, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    session = await runtime.new(SessionSetup(cwd=cwd))
+    events = session.events()
+    if not first:
+        await session.submit(f"{ID[:-1]}0", [{"type": "text", "text": "before"}])
+        await idle(events)
+    held, check = Held(), submission.Submission._check_room
+
+    async def check_later(self: submission.Submission, parts: Any) -> None:
+        await check(self, parts)
+        await held.here()
+
+    monkeypatch.setattr(submission.Submission, "_check_room", check_later)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(session.submit, ID, TEXT)
+        await held.reached.wait()
+        tasks.start_soon(runtime.login, "api-key", {})
+        await settle()
+        held.released.set()
+    assert isinstance(await outcome(events), Inserted)
+
+
+@pytest.mark.usefixtures("own_login")
+async def test_a_prompt_for_a_thread_that_was_unloaded_meanwhile_is_given_again(
+    runtime: CodexRuntime, service: ResponsesService, cwd: str
+) -> None:
+    """Codex tells it, but for one that was unloaded by being archived (measured)."""
+    session = await runtime.new(SessionSetup(cwd=cwd))
+    server = await runtime._servers.get()
+    await session.store(Use(server))
+    await session.submit(ID, TEXT)
+    events = session.events()
+    assert isinstance(await outcome(events), Inserted)
+    await idle(events)
+    assert service.count("hello") == 1
+
+
+async def test_a_key_that_is_refused_ends_nothing(folder: Path, service: ResponsesService, cwd: str) -> None:
+    env = codex_environment(folder, service, auth=False, OPENAI_API_KEY=KEY)
+    config = Path(env["CODEX_HOME"], "config.toml")
+    config.write_text(f'forced_login_method = "chatgpt"\n{config.read_text(encoding="utf-8")}', encoding="utf-8")
+    with anyio.fail_after(60):
+        async with CodexRuntime(env) as runtime:
+            session = await runtime.new(SessionSetup(cwd=cwd))
+            before = await runtime._servers.get()
+            with pytest.raises(AppServerError, match="disabled"):
+                await runtime.login("api-key", {})
+            assert await runtime._servers.get() is before
+            await session.submit(ID, TEXT)
+            assert isinstance(await outcome(session.events()), Inserted)
+
+
+@pytest.mark.usefixtures("own_login")
+async def test_what_was_read_before_the_account_changed_is_read_again(
+    runtime: CodexRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codex says so before who asked it has run."""
+    server = await runtime._servers.get()
+    take, read = AppServer._take, AppServer.request
+    asked: list[str] = []
+
+    def take_both(self: AppServer, line: bytes | TooLong) -> None:
+        take(self, line)
+        if isinstance(line, bytes) and "account" in (json.loads(line).get("result") or {}) and len(asked) == 1:
+            take(self, b'{"method": "account/updated", "params": {"authMode": null}}')
+
+    async def request(self: AppServer, method: str, *arguments: Any, **more: Any) -> Any:
+        asked.append(method)
+        return await read(self, method, *arguments, **more)
+
+    monkeypatch.setattr(AppServer, "_take", take_both)
+    monkeypatch.setattr(AppServer, "request", request)
+    assert await runtime._account.require(server) is server
+    assert await runtime._account.require(server) is server
+    assert asked == ["account/read"] * 2
+
+
+Opened = Callable[[Callable[[str], object]], None]
+
+
+@pytest.fixture
+def browser(monkeypatch: pytest.MonkeyPatch) -> Opened:
+    """What opening a page does, in the thread that does it."""
+
+    def set_up(opens: Callable[[str], object]) -> None:
+        monkeypatch.setattr("webbrowser.open", opens)
+
+    return set_up
+
+
 class TestInTheBrowser:
     @pytest.fixture
-    async def waiting(
-        self, runtime: CodexRuntime, monkeypatch: pytest.MonkeyPatch
-    ) -> AsyncIterator[tuple[list[str], anyio.Event]]:
+    async def waiting(self, runtime: CodexRuntime, browser: Opened) -> AsyncIterator[tuple[list[str], anyio.Event]]:
         """A login whose page is open: how it ended, and when."""
         opened, over, outcomes = anyio.Event(), anyio.Event(), list[str]()
-        monkeypatch.setattr("webbrowser.open", lambda _: anyio.from_thread.run_sync(opened.set))
+        browser(opens(opened))
 
         async def sign_in() -> None:
             try:
@@ -329,10 +510,44 @@ class TestInTheBrowser:
         self, runtime: CodexRuntime, cwd: str, waiting: tuple[list[str], anyio.Event]
     ) -> None:
         server = await runtime._servers.get()
-        with pytest.raises(AuthRequired, match="not finished"):
+        with pytest.raises(AuthRequired):
             await runtime.new(SessionSetup(cwd=cwd))
         assert await runtime._servers.get() is server
         assert not waiting[1].is_set()
+
+    async def test_nor_before_codex_waits_for_it(self, runtime: CodexRuntime, cwd: str, browser: Opened) -> None:
+        """Both are asked for in one read."""
+        opened = anyio.Event()
+        browser(opens(opened))
+        await runtime.warm_up()
+
+        async def new() -> None:
+            with pytest.raises(AuthRequired):
+                await runtime.new(SessionSetup(cwd=cwd))
+
+        async with anyio.create_task_group() as tasks:
+            async with anyio.create_task_group() as both:
+                both.start_soon(new)
+                tasks.start_soon(runtime.login, "chatgpt", {})
+            await opened.wait()
+            await settle()
+            tasks.cancel_scope.cancel()
+
+    async def test_a_login_in_a_terminal_is_seen_meanwhile(
+        self,
+        runtime: CodexRuntime,
+        env: dict[str, str],
+        cwd: str,
+        waiting: tuple[list[str], anyio.Event],
+    ) -> None:
+        """And the one in the browser is not needed any more."""
+        Path(env["CODEX_HOME"], "auth.json").write_text(
+            json.dumps({"OPENAI_API_KEY": "sk-of-the-user", "auth_mode": "apikey"}), encoding="utf-8"
+        )
+        await (await runtime.new(SessionSetup(cwd=cwd))).close()
+        outcomes, over = waiting
+        await over.wait()
+        assert outcomes == []
 
     async def test_it_ends_with_its_process(
         self, runtime: CodexRuntime, waiting: tuple[list[str], anyio.Event]
@@ -341,3 +556,81 @@ class TestInTheBrowser:
         await (await runtime._servers.get()).kill()
         await over.wait()
         assert outcomes == ["Codex ended before somebody signed in"]
+
+    @pytest.mark.parametrize("fails", [False, True])
+    async def test_that_there_is_no_browser_is_told(self, runtime: CodexRuntime, browser: Opened, fails: bool) -> None:
+        def no(_: str) -> bool:
+            if fails:
+                raise webbrowser.Error
+            return False
+
+        browser(no)
+        with pytest.raises(RuntimeFault, match="sayagain codex login"):
+            await runtime.login("chatgpt", {})
+
+    async def test_a_browser_in_the_terminal_keeps_nothing(self, runtime: CodexRuntime, browser: Opened) -> None:
+        """It is waited for by who opens it."""
+        opened, end, token = anyio.Event(), threading.Event(), anyio.lowlevel.current_token()
+
+        def waits(_: str) -> bool:
+            anyio.from_thread.run_sync(opened.set, token=token)
+            return end.wait(60)
+
+        browser(waits)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(runtime.login, "chatgpt", {})
+            await opened.wait()
+            tasks.cancel_scope.cancel()
+        (thread,) = (thread for thread in threading.enumerate() if thread.name == "browser")
+        assert thread.daemon
+        end.set()
+        thread.join()
+
+    async def test_one_that_fails_at_once_is_told(
+        self, runtime: CodexRuntime, browser: Opened, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The end of the login is in the same read as its beginning."""
+        browser(lambda _: True)
+        take = AppServer._take
+
+        def take_both(server: AppServer, line: bytes | TooLong) -> None:
+            take(server, line)
+            assert isinstance(line, bytes)
+            if login_id := (json.loads(line).get("result") or {}).get("loginId"):
+                over = {"loginId": login_id, "success": False, "error": "the port is taken"}
+                take(server, json.dumps({"method": "account/login/completed", "params": over}).encode())
+
+        monkeypatch.setattr(AppServer, "_take", take_both)
+        with pytest.raises(RuntimeFault, match="the port is taken"):
+            await runtime.login("chatgpt", {})
+
+    @pytest.mark.parametrize("gone", [False, True])
+    async def test_one_that_is_cancelled_is_cancelled(
+        self, runtime: CodexRuntime, browser: Opened, monkeypatch: pytest.MonkeyPatch, gone: bool
+    ) -> None:
+        """Whatever Codex says to that; and it is not open any more."""
+        opened, asked, request = anyio.Event(), list[str](), AppServer.request
+        browser(opens(opened))
+
+        async def noted(server: AppServer, method: str, *arguments: Any, **more: Any) -> Any:
+            asked.append(method)
+            if method == "account/login/cancel" and gone:
+                raise RuntimeDied
+            return await request(server, method, *arguments, **more)
+
+        monkeypatch.setattr(AppServer, "request", noted)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(runtime.login, "chatgpt", {})
+            await opened.wait()
+            tasks.cancel_scope.cancel()
+        assert asked[-1] == "account/login/cancel"
+
+
+def opens(opened: anyio.Event) -> Callable[[str], bool]:
+    token = anyio.lowlevel.current_token()
+
+    def open_it(_: str) -> bool:
+        anyio.from_thread.run_sync(opened.set, token=token)
+        return True
+
+    return open_it

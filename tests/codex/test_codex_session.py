@@ -19,7 +19,7 @@ from sayagain.runtime.events import Foreground, Inserted, Rejected, Update
 from sayagain.runtime.seam import SessionSetup
 from sayagain_codex import storage
 from sayagain_codex.account import Account
-from sayagain_codex.app_server import AppServerError
+from sayagain_codex.app_server import AppServerError, Use
 from sayagain_codex.patience import Patience
 from sayagain_codex.runtime import CodexRuntime
 from sayagain_codex.session import CodexSession
@@ -45,6 +45,7 @@ class Server:
     """Answers by the test's functions; a list of outcomes is used up one by one."""
 
     running = True
+    leaving = False
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
@@ -75,9 +76,12 @@ class Server:
             on_answer(outcome)
         return outcome
 
+    def give(self, method: str, params: Mapping[str, Any], patience: Any, on_answer: Any) -> Any:
+        return self.request(method, params, patience=patience, on_answer=on_answer)
+
     @contextmanager
-    def held(self) -> Iterator[Server]:
-        yield self
+    def use(self) -> Iterator[Use]:
+        yield Use(self)  # type: ignore[arg-type]
 
     async def kill(self) -> None:
         self.killed = True
@@ -107,19 +111,19 @@ class Servers:
     async def get(self) -> Server:
         return self.server
 
-    def route(self, thread_id: str, session: Any) -> None:
+    def route(self, server: Any, thread_id: str, session: Any) -> None:
         return None
 
-    def unroute(self, session: Any) -> None:
+    def unroute(self, server: Any, session: Any) -> None:
         return None
 
-    async def restart(self, server: Any) -> None:
+    async def look_again(self, server: Any, accept: Any) -> None:
         return None
 
     async def stop(self) -> None:
         return None
 
-    def threads_of(self, session: Any) -> list[str]:
+    def threads_of(self, server: Any, session: Any) -> list[str]:
         return [session.session_id]
 
 
@@ -185,7 +189,7 @@ async def playing(folder: Path, mode: str = "paginated", *, watched: bool = True
                 session_id,
                 SessionSetup("/"),
                 servers=servers,  # type: ignore[arg-type]
-                account=Account(servers, unread=lambda: None, awaited=lambda: False),  # type: ignore[arg-type]
+                account=Account(servers, unread=lambda: None),  # type: ignore[arg-type]
                 env={"CODEX_HOME": str(folder)},
                 patience=Patience(finish=0.2, stop=0.01),
                 tasks=tasks,
@@ -217,7 +221,7 @@ async def test_a_message_that_codex_has_is_stored_before_another_process_takes_i
         over = anyio.Event()
 
         async def store() -> None:
-            await scene.session.store(scene.server)  # type: ignore[arg-type]
+            await scene.session.store(Use(scene.server))  # type: ignore[arg-type]
             over.set()
 
         async with anyio.create_task_group() as tasks:
@@ -421,27 +425,31 @@ async def test_after_a_death_the_store_says_what_became_of_the_message(tmp_path:
             assert isinstance(rejected.error, RuntimeDied if stored is False else HistoryUnreadable)
 
 
-async def test_what_is_looked_up_after_a_death_says_nothing_of_the_next_message(tmp_path: Path) -> None:
+@pytest.mark.parametrize("taken_back", [False, True])
+async def test_what_was_not_written_is_given_to_the_next_process(tmp_path: Path, taken_back: bool) -> None:
     async with playing(tmp_path) as scene:
         scene.server.outcomes["turn/start"] = [NOT_STEERABLE] * 1000
         await scene.session.submit("m", PROMPT)
         await scene.server.until("turn/start", 2)
         await anyio.wait_all_tasks_blocked()
-        # Nothing of it is written, so that it can be taken back.
         scene.servers.server = Server()
         scene.server.outcomes["thread/resume"] = [loaded(scene.session.session_id)]
         late = Late({"data": []})
-        scene.server.outcomes["thread/items/list"] = [late]
+        scene.server.outcomes["thread/turns/list"] = [late]
         scene.session.died("Codex ended")
-        await scene.server.until("thread/items/list")
-        assert await scene.session.withdraw("m")
-        await scene.session.submit("n", PROMPT)
+        await scene.server.until("thread/turns/list")
+        async with anyio.create_task_group() as tasks:
+            if taken_back:
+                assert await scene.session.withdraw("m")
+                tasks.start_soon(scene.session.submit, "n", PROMPT)
+            late.wanted.set()
         await scene.server.until("turn/start")
         await anyio.wait_all_tasks_blocked()
+        assert scene.server.count("turn/start") == 1
         scene.active("t1")
-        scene.stored("n")
-        late.wanted.set()
+        scene.stored("n" if taken_back else "m")
         await anyio.wait_all_tasks_blocked()
+        assert [event.message_id for event in scene.of(Inserted)] == ["n" if taken_back else "m"]
         assert all(event.state == "running" for event in scene.of(Foreground)[-1:])
         scene.completed("t1")
         await scene.until(lambda: any(event.stop_reason == "end_turn" for event in scene.of(Foreground)))
@@ -672,9 +680,7 @@ async def runtime_over(servers: Servers, folder: Path) -> AsyncIterator[CodexRun
     with anyio.fail_after(10):
         async with runtime:
             runtime._servers = servers
-            runtime._account = Account(  # type: ignore[arg-type]
-                servers, unread=runtime._warnings.unread, awaited=lambda: False
-            )
+            runtime._account = Account(servers, unread=runtime._warnings.unread)  # type: ignore[arg-type]
             yield runtime
 
 

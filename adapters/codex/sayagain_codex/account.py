@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sayagain.errors import AuthRequired
-from sayagain_codex.app_server import AppServer
+from sayagain_codex.app_server import AppServer, Leaving
 from sayagain_codex.auth import signed_in
 from sayagain_codex.server import Servers
 
@@ -16,34 +16,40 @@ __all__ = ["Account"]
 class Account:
     """What ``account/read`` last said, until Codex says that it changed.
 
-    ``unread`` says why Codex does not use its configuration, when that is so; ``awaited`` whether somebody is about to
-    finish a login in a browser, for which the process has to be there.
+    ``unread`` says why Codex does not use its configuration, when that is so.
     """
 
-    def __init__(self, servers: Servers, *, unread: Callable[[], str | None], awaited: Callable[[], bool]) -> None:
+    def __init__(self, servers: Servers, *, unread: Callable[[], str | None]) -> None:
         self._servers = servers
         self._unread = unread
-        self._awaited = awaited
         self._signed_in: AppServer | None = None
+        self._changes = 0
 
     async def require(self, server: AppServer) -> AppServer:
         """The app-server that is signed in, as far as it needs to be; raises :class:`~sayagain.errors.AuthRequired`.
 
-        It may be another one: a login that was made in a terminal meanwhile is seen by a new process alone (measured),
-        and without a login this one can do nothing that its end would disturb.
+        It may be another one: a login that was made in a terminal meanwhile is seen by a new process alone (measured).
+        Raises what :meth:`Servers.get <sayagain_codex.server.Servers.get>` raises too.
         """
-        if self._signed_in is server:
-            return server
-        if not signed_in(await self.read(server)):
-            if self._awaited():
-                raise AuthRequired("Not signed in to Codex: a login in the browser is not finished")
-            await self._servers.restart(server)
-            server = await self._servers.get()
-            if not signed_in(await self.read(server)):
+        while self._signed_in is not server:
+            changes = self._changes
+            try:
+                found = server if await self.signed_in(server) else None
+                found = found or await self._servers.look_again(server, self.signed_in)
+            except Leaving:
+                server = await self._servers.get()
+                continue
+            if found is None:
                 # With Codex's defaults in its place the user's provider, which may need no account, is not in use.
                 raise AuthRequired(". ".join(filter(None, ("Not signed in to Codex", self._unread()))))
-        self._signed_in = server
+            server = found
+            if self._changes == changes:
+                self._signed_in = found
         return server
+
+    async def signed_in(self, server: AppServer) -> bool:
+        """Whether Codex could ask a model."""
+        return signed_in(await self.read(server))
 
     async def read(self, server: AppServer) -> Mapping[str, Any]:
         """The answer to ``account/read``."""
@@ -51,5 +57,6 @@ class Account:
         return answer
 
     def changed(self) -> None:
-        """Somebody signed in or out."""
+        """Somebody signed in or out: what was read before says nothing any more."""
         self._signed_in = None
+        self._changes += 1

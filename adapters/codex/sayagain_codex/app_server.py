@@ -9,14 +9,24 @@ Messages are JSON-RPC without the ``jsonrpc`` field, one a line (measured, codex
 
 One process serves all sessions of the adapter, so the reader never waits for any of them: it hands every message to a
 plain function, in the order of the pipe, answers included.
+
+A process whose place another one takes answers first whatever it was asked:
+
+=========  ===============  =========  ==========================================================
+state      event            next       what is asked
+=========  ===============  =========  ==========================================================
+running    ``leave``        leaving    is given to the process
+leaving    ``stay``         running    fails with :class:`Leaving`, but for who has a :class:`Use`
+any        end of output    ended      fails with :class:`~sayagain.errors.RuntimeDied`
+=========  ===============  =========  ==========================================================
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from typing import Any, Final, Protocol, Self
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final, Protocol, TypeVarTuple
 
 import anyio
 
@@ -27,8 +37,9 @@ from sayagain.protocol.lines import LineSplitter, TooLong
 from sayagain.protocol.loose import as_mapping, as_text
 from sayagain_codex.complaint import complaint
 from sayagain_codex.patience import Patience
+from sayagain_codex.values import without_values
 
-__all__ = ["MAX_MESSAGE", "AppServer", "AppServerError", "Listener", "Pending"]
+__all__ = ["MAX_MESSAGE", "AppServer", "AppServerError", "Leaving", "Listener", "Pending", "RequestId", "Use"]
 
 logger = logging.getLogger(__name__)
 
@@ -37,25 +48,37 @@ MAX_MESSAGE: Final = 256 << 20
 
 RequestId = int | str
 Params = Mapping[str, Any]
+Arguments = TypeVarTuple("Arguments")
 
 
 class AppServerError(RuntimeFault):
-    """The app-server answered a request with an error. Most have the code -32600 and differ in the text alone."""
+    """The app-server answered a request with an error. Most have the code -32600 and differ in the text alone.
+
+    ``message`` has none of the values that Codex quotes: errors are passed on, kept and logged.
+    """
 
     def __init__(self, code: int, message: str) -> None:
+        message = without_values(message)
         super().__init__(message)
         self.rpc_code = code
         self.message = message
 
 
+class Leaving(RuntimeDied):
+    """Another process takes the place of the one that was asked: nothing was written, and that one can be asked."""
+
+    def __init__(self) -> None:
+        super().__init__("Codex is started again")
+
+
 class Listener(Protocol):
     """Who takes what the app-server says by itself. Plain calls, made by the reader: they must not wait."""
 
-    def notified(self, method: str, params: Params) -> None:
+    def notified(self, server: AppServer, method: str, params: Params) -> None:
         """A notification."""
         ...
 
-    def asked(self, request_id: RequestId, method: str, params: Params) -> None:
+    def asked(self, server: AppServer, request_id: RequestId, method: str, params: Params) -> None:
         """A request, to be answered with :meth:`AppServer.reply` or :meth:`AppServer.refuse`."""
         ...
 
@@ -94,15 +117,19 @@ class AppServer:
         self._ended = anyio.Event()
         self.gone = anyio.Event()
         """Set when the process is gone and its listeners were told."""
-        self.retired = False
-        """Whether another process takes its place. It is given nothing any more."""
-        self._held = 0
+        self._leaving = False
+        self._uses = 0
         self._unused = anyio.Event()
 
     @property
     def running(self) -> bool:
         """Whether its output is still open."""
         return not self._ended.is_set()
+
+    @property
+    def leaving(self) -> bool:
+        """Whether another process takes its place."""
+        return self._leaving
 
     @property
     def runtime_pid(self) -> int:
@@ -131,21 +158,48 @@ class AppServer:
             with anyio.CancelScope(shield=True):
                 await self.kill()
 
-    @contextmanager
-    def held(self) -> Generator[Self]:
-        """For requests that belong together: :meth:`unused` waits for all of them, as it does for single ones."""
-        self._held += 1
+    async def guard(self, work: Callable[[*Arguments], Awaitable[object]], *arguments: *Arguments) -> None:
+        """Do work for all sessions. What fails there is none's: it ends the process, after which all of them settle."""
         try:
-            yield self
+            await work(*arguments)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the agent
+            logger.error("work for all sessions failed unexpectedly (%s); Codex is ended", type(error).__name__)
+            with suppress(Exception):
+                await self.kill()
+
+    # Another one in its place.
+
+    def leave(self) -> None:
+        """From now on it is given nothing but what belongs to something that was begun."""
+        self._leaving = True
+
+    def stay(self) -> None:
+        """No other process takes its place after all."""
+        self._leaving = False
+
+    @contextmanager
+    def use(self) -> Generator[Use]:
+        """For requests that belong together: while it is left to nobody else, :meth:`unused` waits for all of them.
+
+        Raises :class:`Leaving`.
+        """
+        if self._leaving:
+            raise Leaving
+        self._uses += 1
+        try:
+            yield Use(self)
         finally:
-            self._held -= 1
+            self._uses -= 1
             self._unused.set()
 
     async def unused(self) -> None:
-        """Wait until nobody waits for an answer."""
-        while self.running and (self._pending or self._held):
-            self._unused = anyio.Event()
+        """Wait until nobody waits for an answer, and nobody uses it."""
+        while self.running and (self._pending or self._uses):
+            if self._unused.is_set():
+                self._unused = anyio.Event()
             await self._unused.wait()
+
+    # To the process.
 
     async def request(
         self,
@@ -158,10 +212,17 @@ class AppServer:
         """The result of a request, within ``patience`` seconds.
 
         Raises :class:`AppServerError`, :class:`~sayagain.errors.RuntimeDied` when the process ends first, and
-        :class:`~sayagain.errors.RuntimeTimeout`: a process that does not answer is ended.
+        :class:`~sayagain.errors.RuntimeTimeout`: a process that does not answer is ended. Raises :class:`Leaving`
+        when another one takes its place.
         """
-        if self.retired:
-            raise RuntimeDied("Codex is started again")
+        if self._leaving:
+            raise Leaving
+        return await self.give(method, params, patience, on_answer)
+
+    async def give(
+        self, method: str, params: Params | None, patience: float | None, on_answer: Callable[[Any], None] | None
+    ) -> Any:
+        """As :meth:`request`, by who has a :class:`Use`."""
         patience = self._patience.answer if patience is None else patience
         self._last += 1
         request_id = self._last
@@ -244,9 +305,9 @@ class AppServer:
             if not isinstance(method, str):
                 self._answered(request_id, message)
             elif request_id is None:
-                self._listener.notified(method, params)
+                self._listener.notified(self, method, params)
             else:
-                self._listener.asked(request_id, method, params)
+                self._listener.asked(self, request_id, method, params)
         except Exception:
             # One message that we misunderstand must not take every session with it.
             logger.exception("taking a message of Codex failed (%s)", method or "an answer")
@@ -263,6 +324,24 @@ class AppServer:
         else:
             # All results of Codex are objects, and whoever asked goes by that.
             pending.answer(RuntimeFault("Codex gave an answer that is not understood"))
+
+
+class Use:
+    """What belongs to something that was begun: it is given to ``server`` though that is about to leave."""
+
+    def __init__(self, server: AppServer) -> None:
+        self.server = server
+
+    async def request(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        patience: float | None = None,
+        on_answer: Callable[[Any], None] | None = None,
+    ) -> Any:
+        """See :meth:`AppServer.request`."""
+        return await self.server.give(method, params, patience, on_answer)
 
 
 def _parse(line: bytes) -> Params | None:

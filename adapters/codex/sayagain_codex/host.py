@@ -20,10 +20,11 @@ from sayagain.processes import lease as leases
 from sayagain.processes.lease import Lease
 from sayagain.runtime.seam import OWNER_PATIENCE, SessionSetup
 from sayagain.runtime.tasks import SessionTasks
-from sayagain_codex.app_server import AppServer, AppServerError
+from sayagain_codex.app_server import AppServer, AppServerError, Leaving, Use
 from sayagain_codex.command import home, thread_params
 from sayagain_codex.patience import Patience
-from sayagain_codex.server import Servers, Thread
+from sayagain_codex.routes import Owner
+from sayagain_codex.server import Servers
 from sayagain_codex.threads import is_written_elsewhere, thread_fault
 
 __all__ = ["RETRY", "Host"]
@@ -47,7 +48,7 @@ class Host:
         session_id: str,
         setup: SessionSetup,
         *,
-        owner: Thread,
+        owner: Owner,
         loaded: Callable[[AppServer, Params], None],
         servers: Servers,
         env: Mapping[str, str],
@@ -135,8 +136,10 @@ class Host:
                     if not is_written_elsewhere(error) or anyio.current_time() >= deadline:
                         raise thread_fault(error, self._session_id) from error
                     await anyio.sleep(RETRY)
-                case RuntimeDied() if server.retired:
-                    pass  # somebody signed in meanwhile: another process takes its place
+                case Leaving():
+                    pass
+                case RuntimeDied() if server.leaving:
+                    pass  # another process has taken its place
                 case fault:
                     raise fault
 
@@ -173,19 +176,38 @@ class Host:
         self.thread = result["thread"]
         self.server = server
         self._unloaded = anyio.Event()
-        self._servers.route(self._session_id, self._owner)
+        self._servers.route(server, self._session_id, self._owner)
         self._loaded(server, result)
 
-    async def store(self, server: AppServer) -> None:
+    async def store(self, use: Use) -> None:
         """Have a thread stored that was never prompted: until then its process alone knows it (measured)."""
         path = self.thread.get("path")
-        if self.server is server and path and not await anyio.Path(path).exists():
+        if self.server is use.server and path and not await anyio.Path(path).exists():
             # Its own way needs a prompt or a name, which could not be taken back. This leaves an empty history, whole.
-            await server.request("thread/archive", {"threadId": self._session_id})
-            await server.request("thread/unarchive", {"threadId": self._session_id})
+            await use.request("thread/archive", {"threadId": self._session_id})
+            await use.request("thread/unarchive", {"threadId": self._session_id})
+
+    async def request(self, method: str, params: Params, *, patience: float | None = None) -> Any:
+        """Read what is stored of the session: up to date as long as nobody else owns it.
+
+        Who reads page by page reads on in the process that takes the place of the one before: to both a cursor says
+        where in the thread it is (measured). Raises what :meth:`own` and
+        :meth:`AppServer.request <sayagain_codex.app_server.AppServer.request>` raise.
+        """
+        while True:
+            server = self.server
+            if server is None or server.leaving or not server.running:
+                server = await self.reader()
+            try:
+                return await server.request(method, params, patience=patience)
+            except Leaving:
+                pass
+            except RuntimeDied:
+                if not server.leaving:
+                    raise
 
     async def reader(self) -> AppServer:
-        """An app-server to read the history from: up to date as long as nobody else owns the session."""
+        """The process to read from, which has the thread loaded unless somebody else owns the session."""
         if self._lease is not None:
             with suppress(SessionInUse):
                 await self.own()
@@ -202,7 +224,8 @@ class Host:
 
     def claim(self, thread_id: str) -> None:
         """A child's thread is the session's too: what waits of it is delivered now."""
-        self._servers.route(thread_id, self._owner)
+        if self.server is not None:
+            self._servers.route(self.server, thread_id, self._owner)
 
     def gone(self) -> None:
         """The process is gone, or has closed the thread."""
@@ -225,7 +248,6 @@ class Host:
                     await self._loading.done.wait()
             self._released = True
             await self._unload()
-            self._servers.unroute(self._owner)
             if self._lease is not None:
                 self._lease.release()
                 self._lease = None
@@ -236,15 +258,17 @@ class Host:
         if server is None:
             return
         try:
-            for thread_id in reversed(self._servers.threads_of(self._owner)):
+            use = Use(server)  # it may stay after all
+            for thread_id in reversed(self._servers.threads_of(server, self._owner)):
                 with suppress(AppServerError):
                     # One that hangs must not keep an adapter whose client has left.
-                    await server.request("thread/unsubscribe", {"threadId": thread_id}, patience=self._patience.finish)
+                    await use.request("thread/unsubscribe", {"threadId": thread_id}, patience=self._patience.finish)
+            with anyio.move_on_after(self._patience.finish):
+                await self._unloaded.wait()
         except RuntimeFault as error:
             logger.debug("a thread was not unloaded: %s", error)
-            return
-        with anyio.move_on_after(self._patience.finish):
-            await self._unloaded.wait()
+        finally:
+            self._servers.unroute(server, self._owner)
 
 
 class _Loading:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -30,15 +30,18 @@ GRACE: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A process that was told nothing yet.
-
-    ``api_key`` is for it to keep in memory: its command line says that it stores none. No other process may be given
-    one, or it would write it to disk, over the login that is stored there (measured).
-    """
+    """A process that was told nothing yet."""
 
     process: GuardedProcess
     executable: str
-    api_key: str | None = field(repr=False)
+    ahead: bool
+    """Whether it was started before it was asked for, and so may have ended meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    starting: Starting
+    executable: str
 
 
 class Launcher:
@@ -51,8 +54,6 @@ class Launcher:
         self._env = dict(env)
         self._lock = anyio.Lock()
         self._ahead: _Begun | None = None
-        self.api_key: str | None = None
-        """What the next process signs in with; ``None``: it has the login that is stored."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -68,27 +69,30 @@ class Launcher:
             async with self._lock:
                 await self._discard()
 
-    async def take(self) -> Launched:
+    async def take(self, *, ephemeral_login: bool = False) -> Launched:
         """The process that was started ahead, or else a new one, which is the caller's to end.
+
+        With ``ephemeral_login`` it keeps an API key that it is given in memory, which its command line says. No other
+        process may be given one: it would write it to disk, over the login that is stored there (measured).
 
         Raises :class:`~sayagain.errors.RuntimeMissing` and :class:`~sayagain.errors.RuntimeFault`.
         """
         async with self._lock:
-            if self._ahead is not None and self._ahead.api_key != self.api_key:
+            if ephemeral_login:
                 await self._discard()
             ahead, self._ahead = self._ahead, None
-            begun = ahead or await self._begin()
-            return Launched(await begun.starting.running(), begun.executable, begun.api_key)
+            begun = ahead or await self._begin(ephemeral_login=ephemeral_login)
+            return Launched(await begun.starting.running(), begun.executable, ahead is not None)
 
-    async def _begin(self) -> _Begun:
-        executable, api_key = find_executable(self._env), self.api_key
+    async def _begin(self, *, ephemeral_login: bool = False) -> _Begun:
+        executable = find_executable(self._env)
         starting = await begin(
-            command_line(executable, ephemeral_login=api_key is not None),
+            command_line(executable, ephemeral_login=ephemeral_login),
             cwd=Path(executable).anchor,
-            env=environment(self._env, ephemeral_login=api_key is not None),
+            env=environment(self._env, ephemeral_login=ephemeral_login),
             stderr=lambda line: logger.debug("codex: a line of %d characters on standard error", len(line)),
         )
-        return _Begun(starting, executable, api_key)
+        return _Begun(starting, executable)
 
     async def _discard(self) -> None:
         """End of input first: it may be at work on its own files."""
@@ -102,10 +106,3 @@ class Launcher:
                 await process.stdin.aclose()
                 await process.wait()
             await process.aclose()
-
-
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    starting: Starting
-    executable: str
-    api_key: str | None = field(repr=False)

@@ -14,7 +14,6 @@ from sayagain_codex.app_server import AppServer, AppServerError
 from sayagain_codex.commands import Skills
 from sayagain_codex.options import Options
 from sayagain_codex.outbox import Outbox
-from sayagain_codex.values import without_values
 
 __all__ = ["Offers"]
 
@@ -102,7 +101,7 @@ class Offers:
         try:
             await server.request("thread/settings/update", {"threadId": self._thread_id, **change})
         except AppServerError as error:
-            raise InvalidParams("value", without_values(error.message)) from error
+            raise InvalidParams("value", error.message) from error
         with anyio.move_on_after(SETTING_PATIENCE):
             while not self._has(config_id, value):
                 await self._changed.wait()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence, Set
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -29,7 +30,7 @@ from sayagain.runtime.seam import SessionPage, SessionSetup
 from sayagain_codex import auth
 from sayagain_codex.about import CAPABILITIES, NAME, TITLE
 from sayagain_codex.account import Account
-from sayagain_codex.app_server import AppServer, AppServerError
+from sayagain_codex.app_server import AppServerError, Leaving, Use
 from sayagain_codex.command import home, thread_params
 from sayagain_codex.history import history, message_ids
 from sayagain_codex.launch import Launcher
@@ -39,8 +40,7 @@ from sayagain_codex.patience import Patience
 from sayagain_codex.rollouts import irregular
 from sayagain_codex.server import Servers
 from sayagain_codex.session import CodexSession
-from sayagain_codex.threads import is_thread_id, thread_fault
-from sayagain_codex.values import without_values
+from sayagain_codex.threads import Client, is_thread_id, thread_fault
 from sayagain_codex.warnings import Warnings
 
 __all__ = ["CodexRuntime"]
@@ -82,7 +82,7 @@ class CodexRuntime:
             self._servers = Servers(
                 self._launcher, self._patience, self._tasks, starting=self._warnings.forget, heard=self._heard
             )
-            self._account = Account(self._servers, unread=self._warnings.unread, awaited=lambda: self._login.awaited)
+            self._account = Account(self._servers, unread=self._warnings.unread)
             self._login = Login(self._env, self._servers, self._account)
             self._stack = stack.pop_all()
         return self
@@ -128,46 +128,49 @@ class CodexRuntime:
 
     # Sessions.
 
-    async def _signed_in(self) -> AppServer:
-        return await self._account.require(await self._servers.get())
+    @asynccontextmanager
+    async def _signed_in(self) -> AsyncGenerator[Use]:
+        """For requests that belong together, to a process that can serve sessions."""
+        with ExitStack() as held:
+            use: Use | None = None
+            while use is None:
+                server = await self._account.require(await self._servers.get())
+                with suppress(Leaving):
+                    use = held.enter_context(server.use())
+            yield use
 
     async def new(self, setup: SessionSetup) -> CodexSession:
         """A new thread; it is on disk from its first prompt on (measured)."""
-        server = await self._signed_in()
-        try:
-            return await self._made(server, "thread/start", {}, setup)
-        except AppServerError as error:
-            raise AppServerError(error.rpc_code, without_values(error.message)) from None
+        return await self._made("thread/start", {}, setup)
 
     async def fork(self, session_id: str, setup: SessionSetup) -> CodexSession:
         """A copy of all that is stored, on disk at once."""
         if not is_thread_id(session_id):
             raise SessionNotFound(session_id)
         await self._check_file(session_id)
-        server = await self._signed_in()
         try:
-            return await self._made(server, "thread/fork", {"threadId": session_id, "excludeTurns": True}, setup)
+            return await self._made("thread/fork", {"threadId": session_id, "excludeTurns": True}, setup)
         except AppServerError as error:
             raise thread_fault(error, session_id) from error
 
-    async def _made(self, server: AppServer, method: str, params: Params, setup: SessionSetup) -> CodexSession:
+    async def _made(self, method: str, params: Params, setup: SessionSetup) -> CodexSession:
         _check_directory(setup)
         made: list[CodexSession] = []
 
-        def take(result: Params) -> None:
+        def take(use: Use, result: Params) -> None:
             made.append(self._session(result["thread"]["id"], setup))
             self._warnings.opening(made[0])
-            made[0].adopt(server, result, new=method == "thread/start")
+            made[0].adopt(use.server, result, new=method == "thread/start")
 
         body = {**params, **thread_params(setup)}
         try:
-            with server.held():
+            async with self._signed_in() as use:
                 if "developerInstructions" in body:
                     # They would replace the user's own.
-                    config = await server.request("config/read", {"cwd": setup.cwd})
+                    config = await use.request("config/read", {"cwd": setup.cwd})
                     own: str | None = config["config"].get("developer_instructions")
                     body["developerInstructions"] = "\n\n".join(filter(None, (own, body["developerInstructions"])))
-                await server.request(method, body, patience=self._patience.long, on_answer=take)
+                await use.request(method, body, patience=self._patience.long, on_answer=partial(take, use))
             await made[0].own()
             await made[0].described()
         except BaseException:
@@ -280,8 +283,8 @@ class CodexRuntime:
     async def history(self, session_id: str, *, live: bool) -> AsyncIterator[HistoryEntry]:
         """Streamed a page at a time, from a thread that was loaded: only then the history is whole (measured)."""
         async with (
-            self._reading(session_id) as (server, thread),
-            aclosing(history(server, thread, session_id, live=live)) as batches,
+            self._reading(session_id) as (client, thread),
+            aclosing(history(client, thread, session_id, live=live)) as batches,
         ):
             async for batch in batches:
                 fault_points.passing(Point.REPLAY_BATCH)
@@ -293,15 +296,15 @@ class CodexRuntime:
         by one who does not hold the session, as at its end."""
         session = self._active(session_id)
         try:
-            async with self._reading(session_id, whole=True) as (server, _):
-                ids = await message_ids(server, session_id)
+            async with self._reading(session_id, whole=True) as (client, _):
+                ids = await message_ids(client, session_id)
         except SessionNotFound:
             ids = set[str]()
         return ids if session is None else ids | session.live_only
 
     @asynccontextmanager
-    async def _reading(self, session_id: str, *, whole: bool = False) -> AsyncGenerator[tuple[AppServer, Params]]:
-        """The app-server with the thread loaded, as far as that is possible.
+    async def _reading(self, session_id: str, *, whole: bool = False) -> AsyncGenerator[tuple[Client, Params]]:
+        """Who tells what is stored of a thread that is loaded, as far as that is possible.
 
         What is read from a thread that another process has may be stale: with ``whole`` that is an error, unless the
         caller holds the session, and so knows whether it owns it.
@@ -320,8 +323,7 @@ class CodexRuntime:
         try:
             if whole and passing and not session.loaded:
                 raise HistoryUnreadable("Another process works on the session")
-            with (await session.reader()).held() as server:
-                yield server, session.thread
+            yield await session.reader(), session.thread
         finally:
             if passing:
                 with anyio.CancelScope(shield=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -22,7 +23,7 @@ from sayagain.runtime.seam import OWNER_PATIENCE, SessionSetup
 from sayagain.runtime.tasks import SessionTasks
 from sayagain.runtime.word import Word
 from sayagain_codex.account import Account
-from sayagain_codex.app_server import AppServer, RequestId
+from sayagain_codex.app_server import AppServer, Leaving, RequestId, Use
 from sayagain_codex.asks import Asks
 from sayagain_codex.children import Children
 from sayagain_codex.commands import parse
@@ -34,6 +35,7 @@ from sayagain_codex.server import Servers
 from sayagain_codex.stopping import Stopping
 from sayagain_codex.submission import Submission
 from sayagain_codex.terminals import Terminals
+from sayagain_codex.threads import Client
 from sayagain_codex.titles import Titles
 from sayagain_codex.translate.live import LiveTranslator
 from sayagain_codex.translate.prompts import prompt_input
@@ -172,9 +174,10 @@ class CodexSession:
         self._tell_background(anew=True)
         self._tasks.start_soon(self._offers.describe, server, str(self.thread["cwd"]))
 
-    async def reader(self) -> AppServer:
-        """An app-server to read the history from: up to date as long as nobody else owns the session."""
-        return await self._host.reader()
+    async def reader(self) -> Client:
+        """Who tells what is stored of the session: up to date as long as nobody else owns it."""
+        await self._host.reader()
+        return self._host
 
     async def described(self) -> None:
         """Wait shortly for what the answer that opens the session should have."""
@@ -194,7 +197,7 @@ class CodexSession:
     # What the app-server says. Plain calls, made by its reader.
 
     def notified(self, method: str, params: Params) -> None:
-        """See :class:`~sayagain_codex.server.Thread`."""
+        """See :class:`~sayagain_codex.routes.Owner`."""
         events = self._translator.notification(method, params)
         self._outbox.emit_all(events)
         for event in events:
@@ -262,7 +265,7 @@ class CodexSession:
         self._submission.tell(self._turns.notification(method, params))
 
     def asked(self, request_id: RequestId, method: str, params: Params) -> None:
-        """See :class:`~sayagain_codex.server.Thread`."""
+        """See :class:`~sayagain_codex.routes.Owner`."""
         self._ask(request_id, self._asks.asked(request_id, method, params))
 
     def _ask(self, request_id: RequestId, outcome: Ask | Params | None) -> None:
@@ -272,21 +275,21 @@ class CodexSession:
             self._tasks.start_soon(self._host.server.reply, request_id, outcome)
 
     def announced(self, method: str, params: Params) -> None:
-        """See :class:`~sayagain_codex.server.Thread`."""
+        """See :class:`~sayagain_codex.routes.Owner`."""
         self._outbox.emit_all(self._translator.notification(method, params))
         if method == "skills/changed" and self._host.server is not None:
             self._tasks.start_soon(self._offers.list_skills, self._host.server, str(self.thread["cwd"]))
 
-    async def store(self, server: AppServer) -> None:
-        """See :class:`~sayagain_codex.server.Thread`. A message that was given to it is proved within milliseconds."""
+    async def store(self, use: Use) -> None:
+        """See :class:`~sayagain_codex.routes.Owner`. A message that was given to it is proved within milliseconds."""
         with anyio.move_on_after(self._patience.finish):
-            while self._turns.submitted is not None and self._host.server is server:
+            while self._submission.given and self._host.server is use.server:
                 await self._word.wait()
-        if not self._works():
-            await self._host.store(server)
+        if not self._turns.active and not self._submission.given:
+            await self._host.store(use)
 
     def died(self, detail: str) -> None:
-        """See :class:`~sayagain_codex.server.Thread`."""
+        """See :class:`~sayagain_codex.routes.Owner`."""
         fault_points.passing(Point.RUNTIME_GONE)
         self._host.gone()
         self._children.clear()
@@ -325,10 +328,12 @@ class CodexSession:
 
     async def set_option(self, config_id: str, value: str | bool) -> None:
         """See the seam. Codex keeps it with the thread."""
-        await self.own()
-        if self._host.server is None:
-            raise RuntimeDied
-        await self._offers.choose(self._host.server, config_id, value)
+        while True:
+            await self.own()
+            if self._host.server is None:
+                raise RuntimeDied
+            with suppress(Leaving):
+                return await self._offers.choose(self._host.server, config_id, value)
 
     async def cancel_tool_call(self, tool_call_id: str) -> None:
         """See the seam: no tool call advertises it, the terminals of commands do."""

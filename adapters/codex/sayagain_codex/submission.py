@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
@@ -29,7 +31,7 @@ from sayagain.runtime.tasks import SessionTasks
 from sayagain.runtime.word import Word
 from sayagain_codex import storage
 from sayagain_codex.account import Account
-from sayagain_codex.app_server import AppServer, AppServerError
+from sayagain_codex.app_server import AppServer, AppServerError, Leaving, Use
 from sayagain_codex.commands import Command
 from sayagain_codex.host import RETRY, Host
 from sayagain_codex.outbox import Outbox
@@ -47,6 +49,17 @@ SELDOM: Final = 0.5
 """Seconds between two looks for what does not get stored."""
 
 Params = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class _Message:
+    """What is submitted: a prompt's ``parts``, or a local command."""
+
+    id: str
+    command: Command | None
+    parts: Sequence[Params]
+    reloaded: bool = False
+    """Whether the thread was loaded again for it."""
 
 
 class Submission:
@@ -78,7 +91,7 @@ class Submission:
         self._word = word
         # The submitted message while it is not written; ``None`` again when it is, or is taken back before that.
         self._unwritten: str | None = None
-        self._given: Sequence[Params] = ()
+        self._message: _Message | None = None
         self._live_only: set[str] = set()
         # Counts deaths and submissions: what is looked up after a death says nothing of what came later.
         self._count = 0
@@ -88,6 +101,11 @@ class Submission:
         """Messages that are stored nowhere: local commands (KEY-9)."""
         return frozenset(self._live_only)
 
+    @property
+    def given(self) -> bool:
+        """Whether Codex may have a message of which nobody knows yet whether it is stored."""
+        return self._turns.submitted is not None and self._turns.submitted != self._unwritten
+
     # To Codex.
 
     async def submit(self, message_id: str, command: Command | None, parts: Sequence[Params]) -> None:
@@ -95,71 +113,115 @@ class Submission:
 
         Returns before it is written. Raises what makes it impossible to write it.
         """
+        message = _Message(message_id, command, parts)
         self._unwritten = message_id
-        try:
-            server = await self._ready(message_id, parts)
-            while self._host.server is not server and self._unwritten == message_id:
-                server = await self._ready(message_id, parts)
-        except BaseException:
-            self._unwritten = None
-            raise
-        if self._unwritten != message_id:
-            return
-        self._count += 1
-        self._turns.submit(message_id)
-        self._tasks.start_soon(self._give, server, message_id, command, parts)
-        self._tasks.start_soon(self._watch, server, message_id)
+        with ExitStack() as held:
+            try:
+                use = await self._ready(message, held)
+            except BaseException:
+                self._unwritten = None
+                raise
+            if use is not None:
+                self._count += 1
+                self._message = message
+                self._turns.submit(message_id)
+                self._tasks.start_soon(self._begin, message, use, held.pop_all())
 
-    async def _ready(self, message_id: str, parts: Sequence[Params]) -> AppServer:
-        """Everything that has to be so before the message is written."""
-        await self._host.own()
-        while (server := self._host.server) is None or await self._account.require(server) is not server:
+    async def _ready(self, message: _Message, held: ExitStack) -> Use | None:
+        """Everything that has to be so before the message is written; ``None`` when it was taken back meanwhile.
+
+        From then on the process is used, until ``held`` is left: none takes its place before the message is written.
+        """
+        while self._unwritten == message.id:
+            held.close()
             await self._host.own()
-        while self._turns.active and self._host.server is server and self._unwritten == message_id:
-            # Codex began to work by itself: the message would become a steer.
-            await self._word.wait()
-        if self._host.server is server and self._unwritten == message_id:
-            await self._check_room(parts)
-        if not self._turns.suspect or self._host.server is not server or self._unwritten != message_id:
-            return server
-        try:
-            if not self._host.legacy and await revert_ghost(server, self._session_id):
-                logger.info("the ghost of a prompt was reverted")
-        except AppServerError as error:
-            raise thread_fault(error, self._session_id) from error
-        self._turns.checked()
-        return server
+            server = self._host.server
+            if server is None or await self._account.require(server) is not server:
+                continue
+            while self._turns.active and self._host.server is server and self._unwritten == message.id:
+                # Codex began to work by itself: the message would become a steer.
+                await self._word.wait()
+            try:
+                use = held.enter_context(server.use())
+            except Leaving:
+                continue
+            await self._check_room(message.parts)
+            await self._check_ghost(use)
+            if self._host.server is server and not self._turns.active and self._unwritten == message.id:
+                return use
+        return None
 
     async def _check_room(self, parts: Sequence[Params]) -> None:
         await anyio.to_thread.run_sync(storage.check_room, self._host.home, self._host.thread.get("path"), parts)
 
-    async def _give(self, server: AppServer, message_id: str, command: Command | None, parts: Sequence[Params]) -> None:
-        """Write the submitted message, as soon as Codex takes it."""
-        while self._unwritten == message_id and self._turns.submitted == message_id:
-            self._unwritten = None
+    async def _check_ghost(self, use: Use) -> None:
+        if self._turns.suspect and self._host.server is use.server:
             try:
-                if command is None:
-                    self._given = parts
-                    params = {"threadId": self._session_id, "clientUserMessageId": message_id, "input": parts}
-                    fault_points.passing(Point.CODEX_WRITING)
-                    await server.request("turn/start", params, on_answer=self._taken)
-                    self._titles.prompted(parts)
-                else:
-                    params = {"threadId": self._session_id, **command.params}
-                    await server.request(command.method, params, on_answer=lambda _: self._done(message_id, command))
+                if not self._host.legacy and await revert_ghost(use, self._session_id):
+                    logger.info("the ghost of a prompt was reverted")
             except AppServerError as error:
-                if self._turns.submitted != message_id:
-                    return
-                if "ActiveTurnNotSteerable" not in error.message:
-                    self._outbox.emit_all(self._turns.refused(PromptRefused(error.message)))
-                    return
-                # A compaction or a review runs. Nothing was written, so the message can be taken back.
-                self._unwritten = message_id
-                with anyio.move_on_after(RETRY):
-                    await self._word.wait()
-            except RuntimeFault as error:
-                # The process is gone, and whatever follows that says what became of the message.
-                logger.debug("a prompt was not answered: %s", error)
+                raise thread_fault(error, self._session_id) from error
+            self._turns.checked()
+
+    async def _begin(self, message: _Message, use: Use, held: ExitStack) -> None:
+        """Write the submitted message, and see that it is answered."""
+        self._tasks.start_soon(self._watch, use.server, message.id)
+        with held:
+            if self._unwritten == message.id and await self._write(message, use):
+                return
+        await self._insist(message, use.server)
+
+    async def _insist(self, message: _Message, server: AppServer) -> None:
+        """Write the submitted message as soon as Codex takes it."""
+        while self._unwritten == message.id and self._host.server is server:
+            if await self._write(message, server):
+                return
+            with anyio.move_on_after(RETRY):
+                await self._word.wait()
+
+    async def _write(self, message: _Message, client: AppServer | Use) -> bool:
+        """Write the submitted message; false when it was not, and may be later."""
+        self._unwritten = None
+        try:
+            if message.command is None:
+                params = {"threadId": self._session_id, "clientUserMessageId": message.id, "input": message.parts}
+                fault_points.passing(Point.CODEX_WRITING)
+                await client.request("turn/start", params, on_answer=self._taken)
+                self._titles.prompted(message.parts)
+            else:
+                command, params = message.command, {"threadId": self._session_id, **message.command.params}
+                await client.request(command.method, params, on_answer=lambda _: self._done(message.id, command))
+        except AppServerError as error:
+            return self._turns.submitted != message.id or self._not_taken(message, error)
+        except Leaving:
+            # The process that follows is given it, or this one when it stays.
+            self._unwritten = message.id
+            return False
+        except RuntimeFault as error:
+            # The process is gone, and whatever follows that says what became of the message.
+            logger.debug("a prompt was not answered: %s", error)
+        return True
+
+    def _not_taken(self, message: _Message, error: AppServerError) -> bool:
+        """Nothing was written; true when nothing will be by who tries it now."""
+        if "ActiveTurnNotSteerable" in error.message:
+            # A compaction or a review runs. The message can be taken back meanwhile.
+            self._unwritten = message.id
+            return False
+        if isinstance(thread_fault(error, self._session_id), SessionNotFound) and not message.reloaded:
+            # Somebody else has closed the thread, or it was not stored: loading it says which.
+            message.reloaded = True
+            self._unwritten = message.id
+            self._host.gone()
+            self._count += 1
+            self._tasks.start_soon(self._settle, message.id, "Codex closed the thread", self._count)
+            return True
+        self._refuse(PromptRefused(error.message))
+        return True
+
+    def _refuse(self, error: SayagainError) -> None:
+        self._outbox.emit_all(self._turns.refused(error))
+        self._word.wake()
 
     def _taken(self, result: Params) -> None:
         self._turns.taken(result)
@@ -169,6 +231,7 @@ class Submission:
         """A local command was accepted; called by the reader, before anything of its turn."""
         self._live_only.add(message_id)
         self._outbox.emit_all(self._turns.local(works=command.works))
+        self._word.wake()
 
     async def _watch(self, server: AppServer, message_id: str) -> None:
         """A submitted prompt is never left unanswered: an app-server that says nothing and answers nothing is ended."""
@@ -200,9 +263,9 @@ class Submission:
     def tell(self, events: Iterable[RuntimeEvent | Lost]) -> None:
         """Report what turns say; a message that vanished is given again."""
         for event in events:
-            if isinstance(event, Lost) and self._host.server is not None:
+            if isinstance(event, Lost) and self._host.server is not None and self._message is not None:
                 self._unwritten = event.message_id
-                self._tasks.start_soon(self._give, self._host.server, event.message_id, None, self._given)
+                self._tasks.start_soon(self._insist, self._message, self._host.server)
             elif not isinstance(event, Lost):
                 self._outbox.emit(event)
 
@@ -235,8 +298,7 @@ class Submission:
             self._proved()
         else:
             # The core reads the history again before it answers.
-            self._outbox.emit_all(self._turns.refused(HistoryUnreadable(doubt)))
-            self._word.wake()
+            self._refuse(HistoryUnreadable(doubt))
 
     async def _appears(self, server: AppServer, message_id: str) -> bool:
         """A busy Codex writes the item of a legacy thread later than it tells it, even after its turn (measured)."""
@@ -262,12 +324,19 @@ class Submission:
             self._tasks.start_soon(self._settle, self._turns.submitted, detail, self._count)
 
     async def _settle(self, message_id: str, detail: str, count: int) -> None:
-        """After a death: load the thread again, which alone tells what was stored (measured), and look."""
+        """After a death: load the thread again, which alone tells what was stored (measured), and look.
+
+        What was never written is given to the process that follows.
+        """
+        if self._message is not None and self._unwritten == message_id:
+            self._outbox.emit_all(self._turns.died(RuntimeDied(detail)))
+            await self._give_again(self._message, count)
+            return
         found = False
         fault: SayagainError = RuntimeDied(f"{detail} before the message was stored")
         try:
-            server = await self._host.reload()
-            found = await last_items_have(server, self._session_id, message_id)
+            await self._host.reload()
+            found = await last_items_have(self._host, self._session_id, message_id)
         except SessionNotFound:
             pass
         except SayagainError as error:
@@ -281,3 +350,16 @@ class Submission:
             self._outbox.emit_all(self._turns.refused(fault))
         self._outbox.emit_all(self._turns.died(RuntimeDied(detail)))
         self._word.wake()
+
+    async def _give_again(self, message: _Message, count: int) -> None:
+        with ExitStack() as held:
+            try:
+                use = await self._ready(message, held)
+            except SayagainError as error:
+                if self._count == count and self._turns.submitted == message.id:
+                    self._refuse(error)
+                return
+            if use is None or self._count != count:
+                return
+            still_held = held.pop_all()
+        await self._begin(message, use, still_held)

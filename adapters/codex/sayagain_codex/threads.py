@@ -14,7 +14,6 @@ from sayagain import fault_points
 from sayagain.errors import RuntimeFault, SayagainError, SessionInUse, SessionNotFound
 from sayagain.fault_points import Point
 from sayagain_codex.app_server import AppServerError
-from sayagain_codex.values import without_values
 
 __all__ = [
     "PAGE",
@@ -89,7 +88,7 @@ def thread_fault(error: AppServerError, thread_id: str) -> SayagainError:
         return SessionInUse()
     if "is archived" in text:
         return SessionArchived()
-    return AppServerError(error.rpc_code, without_values(text))
+    return error
 
 
 async def last_items_have(client: Client, thread_id: str, message_id: str) -> bool:
