@@ -90,7 +90,7 @@ class Submission:
         self._tasks = tasks
         self._word = word
         # The submitted message while it is not written; ``None`` again when it is, or is taken back before that.
-        self._unwritten: str | None = None
+        self._unwritten: _Message | None = None
         self._message: _Message | None = None
         self._live_only: set[str] = set()
         # Counts deaths and submissions: what is looked up after a death says nothing of what came later.
@@ -104,7 +104,10 @@ class Submission:
     @property
     def given(self) -> bool:
         """Whether Codex may have a message of which nobody knows yet whether it is stored."""
-        return self._turns.submitted is not None and self._turns.submitted != self._unwritten
+        return self._turns.submitted is not None and not self._waits(self._turns.submitted)
+
+    def _waits(self, message_id: str) -> bool:
+        return self._unwritten is not None and self._unwritten.id == message_id
 
     # To Codex.
 
@@ -114,7 +117,7 @@ class Submission:
         Returns before it is written. Raises what makes it impossible to write it.
         """
         message = _Message(message_id, command, parts)
-        self._unwritten = message_id
+        self._unwritten = message
         with ExitStack() as held:
             try:
                 use = await self._ready(message, held)
@@ -132,13 +135,13 @@ class Submission:
 
         From then on the process is used, until ``held`` is left: none takes its place before the message is written.
         """
-        while self._unwritten == message.id:
+        while self._unwritten is message:
             held.close()
             await self._host.own()
             server = self._host.server
             if server is None or await self._account.require(server) is not server:
                 continue
-            while self._turns.active and self._host.server is server and self._unwritten == message.id:
+            while self._turns.active and self._host.server is server and self._unwritten is message:
                 # Codex began to work by itself: the message would become a steer.
                 await self._word.wait()
             try:
@@ -147,7 +150,7 @@ class Submission:
                 continue
             await self._check_room(message.parts)
             await self._check_ghost(use)
-            if self._host.server is server and not self._turns.active and self._unwritten == message.id:
+            if self._host.server is server and not self._turns.active and self._unwritten is message:
                 return use
         return None
 
@@ -167,13 +170,13 @@ class Submission:
         """Write the submitted message, and see that it is answered."""
         self._tasks.start_soon(self._watch, use.server, message.id)
         with held:
-            if self._unwritten == message.id and await self._write(message, use):
+            if self._unwritten is message and await self._write(message, use):
                 return
         await self._insist(message, use.server)
 
     async def _insist(self, message: _Message, server: AppServer) -> None:
         """Write the submitted message as soon as Codex takes it."""
-        while self._unwritten == message.id and self._host.server is server:
+        while self._unwritten is message and self._host.server is server:
             if await self._write(message, server):
                 return
             with anyio.move_on_after(RETRY):
@@ -195,7 +198,7 @@ class Submission:
             return self._turns.submitted != message.id or self._not_taken(message, error)
         except Leaving:
             # The process that follows is given it, or this one when it stays.
-            self._unwritten = message.id
+            self._unwritten = message
             return False
         except RuntimeFault as error:
             # The process is gone, and whatever follows that says what became of the message.
@@ -206,12 +209,12 @@ class Submission:
         """Nothing was written; true when nothing will be by who tries it now."""
         if "ActiveTurnNotSteerable" in error.message:
             # A compaction or a review runs. The message can be taken back meanwhile.
-            self._unwritten = message.id
+            self._unwritten = message
             return False
         if isinstance(thread_fault(error, self._session_id), SessionNotFound) and not message.reloaded:
             # Somebody else has closed the thread, or it was not stored: loading it says which.
             message.reloaded = True
-            self._unwritten = message.id
+            self._unwritten = message
             self._host.gone()
             self._count += 1
             self._tasks.start_soon(self._settle, message.id, "Codex closed the thread", self._count)
@@ -249,7 +252,7 @@ class Submission:
 
         What Codex has been given it stores within milliseconds, unless a hook holds it: then it is refused.
         """
-        if self._unwritten != message_id:
+        if not self._waits(message_id):
             if self._turns.submitted == message_id:
                 self._tasks.start_soon(self._stopping.unless_stored, message_id)
             return False
@@ -264,7 +267,7 @@ class Submission:
         """Report what turns say; a message that vanished is given again."""
         for event in events:
             if isinstance(event, Lost) and self._host.server is not None and self._message is not None:
-                self._unwritten = event.message_id
+                self._unwritten = self._message
                 self._tasks.start_soon(self._insist, self._message, self._host.server)
             elif not isinstance(event, Lost):
                 self._outbox.emit(event)
@@ -328,9 +331,9 @@ class Submission:
 
         What was never written is given to the process that follows.
         """
-        if self._message is not None and self._unwritten == message_id:
+        if self._unwritten is not None:
             self._outbox.emit_all(self._turns.died(RuntimeDied(detail)))
-            await self._give_again(self._message, count)
+            await self._give_again(self._unwritten, count)
             return
         found = False
         fault: SayagainError = RuntimeDied(f"{detail} before the message was stored")
