@@ -288,7 +288,7 @@ async def serving(monkeypatch: pytest.MonkeyPatch, log: Log) -> AsyncIterator[tu
                 Patience(),
                 tasks,
                 starting=lambda: None,
-                heard=log.notified,
+                heard=lambda method, params, _: log.notified(method, params),
             )
             got: list[AppServer] = []
 

@@ -699,7 +699,7 @@ async def test_the_first_session_hears_what_was_said_before_it(tmp_path: Path) -
     servers.server.outcomes["thread/resume"] = [loaded(session_id) for session_id in ids]
     servers.server.outcomes["thread/read"] = [loaded(ids[0])]
     async with runtime_over(servers, tmp_path) as runtime:
-        runtime._heard("configWarning", WARNING)
+        runtime._heard("configWarning", WARNING, set())
         # One that is only read tells nobody.
         assert await runtime.message_ids(ids[0]) == set()
         first, second = [await runtime.resume(session_id, SessionSetup("/")) for session_id in ids[1:]]
@@ -721,7 +721,7 @@ async def test_a_session_hears_what_was_said_while_it_was_opened(tmp_path: Path)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(resume)
             await servers.server.until("thread/resume")
-            runtime._heard("configWarning", WARNING)
+            runtime._heard("configWarning", WARNING, set())
             late.wanted.set()
         assert await notices(opened[0]) == ["A word is misspelt"]
 
@@ -741,7 +741,7 @@ async def test_no_value_of_the_configuration_is_told(tmp_path: Path) -> None:
     ]
     async with runtime_over(servers, tmp_path) as runtime:
         unread = {"summary": "Not read; using defaults.", "details": MISTYPED, "path": "/config.toml"}
-        runtime._heard("configWarning", unread)
+        runtime._heard("configWarning", unread, set())
         with pytest.raises(AuthRequired) as refused:
             await runtime.new(SessionSetup("/"))
         assert str(refused.value) == f"Not signed in to Codex. Not read; using defaults. {CUT}"
@@ -752,7 +752,7 @@ async def test_no_value_of_the_configuration_is_told(tmp_path: Path) -> None:
         with pytest.raises(AppServerError) as failed:
             await runtime.resume(ids[0], SessionSetup("/"))
         assert str(failed.value) == f"failed to load configuration: {CUT}"
-        runtime._heard("configWarning", {"summary": MISTYPED, "details": None})
+        runtime._heard("configWarning", {"summary": MISTYPED, "details": None}, set())
         assert await notices(await runtime.resume(ids[1], SessionSetup("/"))) == [CUT]
 
 
@@ -772,7 +772,7 @@ async def test_a_warning_without_details_is_named_without_them(tmp_path: Path) -
     servers = Servers()
     servers.server.outcomes["account/read"] = [{"account": None, "requiresOpenaiAuth": True}] * 2
     async with runtime_over(servers, tmp_path) as runtime:
-        runtime._heard("configWarning", WARNING)
+        runtime._heard("configWarning", WARNING, set())
         with pytest.raises(AuthRequired) as refused:
             await runtime.new(SessionSetup("/"))
         assert str(refused.value) == "Not signed in to Codex. A word is misspelt"

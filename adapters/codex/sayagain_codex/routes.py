@@ -7,8 +7,8 @@ item of its parent that names it (measured), so its messages wait until Codex ha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, TypeVarTuple
+from collections.abc import Callable, Mapping, Set
+from typing import Any, Final, Protocol, TypeAlias, TypeVarTuple
 
 import anyio.abc
 
@@ -17,7 +17,7 @@ from sayagain.protocol.loose import as_mapping, as_text
 from sayagain_codex.app_server import AppServer, AppServerError, RequestId, Use
 from sayagain_codex.translate.approvals import METHODS
 
-__all__ = ["Owner", "Routes"]
+__all__ = ["Heard", "Owner", "Routes"]
 
 logger = logging.getLogger(__name__)
 
@@ -56,10 +56,14 @@ class Owner(Protocol):
         ...
 
 
+Heard: TypeAlias = Callable[[str, Params, Set[Owner]], None]
+"""Takes a notification that belongs to no thread, by its method and its params, and the sessions that get it too."""
+
+
 class Routes:
     """The threads of one process, whose listener it is. ``heard`` gets what has no thread, before the sessions do."""
 
-    def __init__(self, tasks: anyio.abc.TaskGroup, heard: Callable[[str, Params], None]) -> None:
+    def __init__(self, tasks: anyio.abc.TaskGroup, heard: Heard) -> None:
         self._tasks = tasks
         self._heard = heard
         self._owners: dict[str, Owner] = {}
@@ -102,8 +106,9 @@ class Routes:
         """See :class:`~sayagain_codex.app_server.Listener`."""
         thread_id = _thread_of(params)
         if thread_id is None:
-            self._heard(method, params)
-            for owner in self.owners:
+            owners = self.owners
+            self._heard(method, params, owners)
+            for owner in owners:
                 _tell(owner.announced, method, params)
         else:
             self._pass_on(server, thread_id, None, method, params)

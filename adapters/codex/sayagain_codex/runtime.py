@@ -38,6 +38,7 @@ from sayagain_codex.listing import list_sessions
 from sayagain_codex.login import Login
 from sayagain_codex.patience import Patience
 from sayagain_codex.rollouts import irregular
+from sayagain_codex.routes import Owner
 from sayagain_codex.server import Servers
 from sayagain_codex.session import CodexSession
 from sayagain_codex.threads import Client, is_thread_id, thread_fault
@@ -106,8 +107,8 @@ class CodexRuntime:
 
     # Accounts.
 
-    def _heard(self, method: str, params: Params) -> None:
-        self._warnings.heard(method, params)
+    def _heard(self, method: str, params: Params, sessions: Set[Owner]) -> None:
+        self._warnings.heard(method, params, sessions)
         self._login.heard(method, params)
 
     def auth_methods(self, client_capabilities: Params) -> Sequence[Params]:

@@ -19,7 +19,7 @@ from sayagain_codex.command import CLIENT_INFO
 from sayagain_codex.executable import INSTALL, check_version
 from sayagain_codex.launch import Launched, Launcher
 from sayagain_codex.patience import Patience
-from sayagain_codex.routes import Owner, Routes
+from sayagain_codex.routes import Heard, Owner, Routes
 
 __all__ = ["Servers"]
 
@@ -44,7 +44,7 @@ class Servers:
         tasks: anyio.abc.TaskGroup,
         *,
         starting: Callable[[], None],
-        heard: Callable[[str, Params], None],
+        heard: Heard,
     ) -> None:
         self._launcher = launcher
         self._patience = patience

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Final
 from weakref import WeakSet
 
 from sayagain.protocol.loose import as_text
+from sayagain_codex.routes import Owner
 from sayagain_codex.session import CodexSession
 from sayagain_codex.values import without_values
 
@@ -24,10 +25,10 @@ class Warnings:
         self._opened: WeakSet[CodexSession] = WeakSet()
         self._unheard: list[tuple[str, Params]] = []
 
-    def heard(self, method: str, params: Params) -> None:
-        """A notification that belongs to no thread: sessions whose thread is loaded hear it by themselves."""
-        loaded = any(session.loaded for session in self._opened)
-        if method in _METHODS and not loaded and (method, params) not in self._unheard:
+    def heard(self, method: str, params: Params, sessions: Set[Owner]) -> None:
+        """A notification that belongs to no thread, which ``sessions`` hear by themselves."""
+        heard = any(session in self._opened for session in sessions)
+        if method in _METHODS and not heard and (method, params) not in self._unheard:
             self._unheard.append((method, params))
 
     def forget(self) -> None:
