@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sayagain.testing.messages_api import MessagesService
-from support_process import AgentProcess, start_agent
+from support_process import AgentProcess, own_code, start_agent
 
 __all__ = ["AgentProcess", "agent_process", "claude_environment", "rows", "stored_ids", "transcript"]
 
@@ -18,6 +18,7 @@ __all__ = ["AgentProcess", "agent_process", "claude_environment", "rows", "store
 def claude_environment(folder: Path, service: MessagesService | None, **extra: str) -> dict[str, str]:
     """An environment in which nothing leaves the machine and nothing of the user's is read."""
     env = {
+        **own_code(),
         "PATH": os.environ["PATH"],
         "HOME": str(folder / "home"),
         "CLAUDE_CONFIG_DIR": str(folder / "config"),

@@ -17,7 +17,7 @@ import pytest
 
 from sayagain.testing.codex_config import stand_in_config
 from sayagain.testing.responses_api import ResponsesService
-from support_process import AgentProcess, start_agent
+from support_process import AgentProcess, own_code, start_agent
 
 __all__ = [
     "AgentProcess",
@@ -57,6 +57,7 @@ def codex_environment(
     config = stand_in_config(url, auth=auth, more=more)
     (folder / "codex" / "config.toml").write_text(config, encoding="utf-8")
     env = {
+        **own_code(),
         "PATH": os.environ["PATH"],
         "HOME": str(folder / "home"),
         "CODEX_HOME": str(folder / "codex"),

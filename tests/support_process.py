@@ -13,7 +13,12 @@ import anyio.abc
 from support_schema import WireChecker, WireFault
 from support_wire import Wire, wire_over
 
-__all__ = ["AgentProcess", "start_agent"]
+__all__ = ["AgentProcess", "own_code", "start_agent"]
+
+
+def own_code() -> dict[str, str]:
+    """What a process needs in its environment to run the code that is under test."""
+    return {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
 
 
 class AgentProcess:

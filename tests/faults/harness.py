@@ -268,8 +268,7 @@ class Rig:
         self._tool = os.open(folder / "tool", os.O_RDWR | os.O_NONBLOCK)
         self.control = folder / "control"
         self.config = folder / "config"
-        extra = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-        self.env = self.environment(**extra)
+        self.env = self.environment()
         self._agents: dict[int, Agent] = {}
 
     def environment(self, **extra: str) -> dict[str, str]:
