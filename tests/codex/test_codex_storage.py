@@ -16,7 +16,7 @@ from sayagain.testing.responses_api import ResponsesService
 from sayagain.testing.responses_script import Hold, Script, Step, Text
 from sayagain_codex.rollouts import irregular
 from sayagain_codex.storage import check_room
-from support_codex import AgentProcess, agent_process, codex_environment, stored_ids
+from support_codex import AgentProcess, agent_process, codex_environment, rollout, stored_ids
 from support_wire import WireError
 
 BLOCK = 4096
@@ -95,6 +95,43 @@ async def test_a_prompt_does_not_run_where_no_folder_can_be_made(
         message_id = await agent.wire.prompt(session_id, "First", key="1")
         assert await agent.close() == 0
     assert stored_ids(env, session_id) == [message_id]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_prompt_for_a_file_that_is_gone_does_not_run(
+    service: ResponsesService, env: dict[str, str], cwd: str, resumed: bool, replaced: bool
+) -> None:
+    """Replaced by a copy, as programs do that keep folders the same, or removed."""
+    async with agent_process(env) as agent:
+        await agent.wire.initialize()
+        session_id = await agent.wire.new(cwd)
+        first = await agent.wire.prompt(session_id, "First", key="1")
+        await agent.wire.idle(session_id)
+        if resumed:
+            await agent.wire.request("session/close", {"sessionId": session_id})
+            await agent.wire.resume(session_id, cwd)
+        file = rollout(env, session_id)
+        if replaced:
+            copy = file.with_suffix(".copy")
+            copy.write_bytes(file.read_bytes())
+            copy.replace(file)
+        else:
+            file.unlink()
+        with pytest.raises(WireError) as refused:
+            await agent.wire.prompt(session_id, "Second", key="2")
+        assert service.count("Second") == 0
+        if not replaced:
+            assert refused.value.code in (-32002, -32603)
+            return
+        assert refused.value.code == -32603
+        ended = agent.wire.states(session_id).count("idle:end_turn")
+        second = await agent.wire.prompt(session_id, "Second", key="2")
+        await agent.wire.until(lambda: agent.wire.states(session_id).count("idle:end_turn") > ended)
+        assert await agent.close() == 0
+    assert stored_ids(env, session_id) == [first, second]
+    assert service.count("Second") == 1
 
 
 def test_what_has_a_place_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 
 from sayagain.errors import RuntimeDied, RuntimeFault, SessionInUse
 from sayagain.processes import lease as leases
@@ -25,6 +26,7 @@ from sayagain_codex.command import home, thread_params
 from sayagain_codex.patience import Patience
 from sayagain_codex.routes import Owner
 from sayagain_codex.server import Servers
+from sayagain_codex.storage import FileId, file_id
 from sayagain_codex.threads import is_written_elsewhere, thread_fault
 
 __all__ = ["RETRY", "Host"]
@@ -73,6 +75,8 @@ class Host:
         """The process that has the thread loaded."""
         self.thread: Params = {}
         """The thread as Codex last described it whole."""
+        self._file: FileId | None = None
+        """What Codex writes to; ``None`` before there is a file."""
 
     @property
     def closed(self) -> bool:
@@ -131,6 +135,7 @@ class Host:
             await loading.done.wait()
             match loading.fault:
                 case None:
+                    await self.note_file()
                     return server
                 case AppServerError() as error:
                     if not is_written_elsewhere(error) or anyio.current_time() >= deadline:
@@ -175,9 +180,27 @@ class Host:
         """The answer to what loaded the thread; called by the reader, so that nothing is missed."""
         self.thread = result["thread"]
         self.server = server
+        self._file = None
         self._unloaded = anyio.Event()
         self._servers.route(server, self._session_id, self._owner)
         self._loaded(server, result)
+
+    async def note_file(self) -> None:
+        """Remember which file Codex writes to, as soon as there is one."""
+        if self._file is None:
+            self._file = await self._find_file()
+
+    async def has_file(self) -> bool:
+        """Whether what Codex writes is found later; if not, its thread is unloaded, so that the next one is right."""
+        if self._file is None or self._file == await self._find_file():
+            return True
+        logger.warning("the file of a thread was removed or replaced; it is loaded again")
+        async with self._ownership:
+            await self._unload()
+        return False
+
+    async def _find_file(self) -> FileId | None:
+        return await anyio.to_thread.run_sync(file_id, self.thread.get("path"))
 
     async def store(self, use: Use) -> None:
         """Have a thread stored that was never prompted: until then its process alone knows it (measured)."""

@@ -243,6 +243,7 @@ class CodexSession:
             self._release_end()
             self._children.work_began()
         if method == "turn/completed":
+            self._tasks.start_soon(self._host.note_file)
             self._outbox.emit_all(self._asks.over(params["turn"]["id"]))
             if self._stopping.goes_on(params["turn"]):
                 self._held_end = params

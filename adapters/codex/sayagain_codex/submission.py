@@ -121,6 +121,12 @@ class Submission:
         with ExitStack() as held:
             try:
                 use = await self._ready(message, held)
+            except HistoryUnreadable as error:
+                self._unwritten = None
+                self._turns.submit(message_id)
+                # The core reads the history again before it takes a retry.
+                self._refuse(error)
+                return
             except BaseException:
                 self._unwritten = None
                 raise
@@ -148,6 +154,8 @@ class Submission:
                 use = held.enter_context(server.use())
             except Leaving:
                 continue
+            if not await self._host.has_file():
+                raise HistoryUnreadable("The session's file was removed or replaced while Codex had it open")
             await self._check_room(message.parts)
             await self._check_ghost(use)
             if self._host.server is server and not self._turns.active and self._unwritten is message:
