@@ -134,7 +134,8 @@ def starts(folder: Path) -> Callable[[str], tuple[str, Path]]:
 
     def make(script: str) -> tuple[str, Path]:
         log, executable = folder / "starts", folder / "codex-in-between"
-        executable.write_text(f"#!/bin/sh\necho started >> {log}\n{script}", encoding="utf-8")
+        version = '[ "$1" = --version ] && { echo codex-cli 0.163.0; exit; }'
+        executable.write_text(f"#!/bin/sh\n{version}\necho started >> {log}\n{script}", encoding="utf-8")
         executable.chmod(0o755)
         return str(executable), log
 
@@ -220,4 +221,24 @@ async def test_an_early_end_is_told_by_its_own_reason(
     with anyio.fail_after(30):
         async with CodexRuntime({**env, "CODEX_PATH": executable}) as runtime:
             with pytest.raises(RuntimeMissing, match=rf"ended while it started \(exit code .*{told}"):
+                await runtime.auth_status()
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("codex-cli 0.46.0", r"is Codex 0\.46\.0; 0\.163 or newer is needed\. pip install"),
+        ("codex-cli 0.163.0", r"\(exit code 1\): Error: stdin is not a terminal$"),
+        ("something else", r"\(exit code 1\): Error: stdin is not a terminal\. pip install"),
+    ],
+)
+async def test_one_without_an_app_server_is_named_by_its_version(
+    env: dict[str, str], starts: Callable[[str], tuple[str, Path]], version: str, told: str
+) -> None:
+    refuses = "echo 'Error: stdin is not a terminal' >&2; exit 1"
+    executable, _ = starts(f"{refuses}\n")
+    Path(executable).write_text(Path(executable).read_text().replace("codex-cli 0.163.0", version))
+    with anyio.fail_after(30):
+        async with CodexRuntime({**env, "CODEX_PATH": executable}) as runtime:
+            with pytest.raises(RuntimeMissing, match=told):
                 await runtime.auth_status()

@@ -22,7 +22,7 @@ MINIMUM: Final = (0, 163)
 INSTALL: Final = "pip install 'sayagain[codex]' brings one that fits"
 """What to do about an executable that is none of use."""
 
-_VERSION: Final = re.compile(r"/(\d+)\.(\d+)\.(\d+)")
+_VERSION: Final = re.compile(r"[/ ](\d+)\.(\d+)\.(\d+)")
 
 
 def find_executable(env: Mapping[str, str]) -> str:
@@ -39,16 +39,18 @@ def find_executable(env: Mapping[str, str]) -> str:
     raise RuntimeMissing(f"Codex was not found: there is none on PATH, and {VARIABLE} is not set. {INSTALL}")
 
 
-def check_version(user_agent: object, executable: str) -> None:
-    """Refuse an app-server that is too old, by the ``userAgent`` of its ``initialize`` answer, its only version field.
+def check_version(told: object, executable: str) -> bool:
+    """Refuse a Codex that is too old, by what it tells of itself; false when that has no version.
 
+    It is the ``userAgent`` of the answer to ``initialize``, its only version field, or the answer to ``--version``.
     Builds from source call themselves 0.0.0: who makes one knows what it is. Raises
     :class:`~sayagain.errors.RuntimeMissing`.
     """
-    match = _VERSION.search(user_agent) if isinstance(user_agent, str) else None
+    match = _VERSION.search(told) if isinstance(told, str) else None
     if match is None:
-        return
+        return False
     version = tuple(map(int, match.groups()))
     if version != (0, 0, 0) and version < MINIMUM:
         shown, needed = ".".join(map(str, version)), ".".join(map(str, MINIMUM))
         raise RuntimeMissing(f"{executable} is Codex {shown}; {needed} or newer is needed. {INSTALL}")
+    return True

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import DEVNULL
 from types import TracebackType
 from typing import Final, Self
 
@@ -83,6 +84,18 @@ class Launcher:
             ahead, self._ahead = self._ahead, None
             begun = ahead or await self._begin(ephemeral_login=ephemeral_login)
             return Launched(await begun.starting.running(), begun.executable, ahead is not None)
+
+    async def version(self, executable: str) -> str:
+        """What an executable says to ``--version``; empty when it does not say so soon."""
+        with anyio.move_on_after(GRACE), suppress(OSError):
+            said = await anyio.run_process(
+                [executable, "--version"],
+                stdin=DEVNULL,
+                env=environment(self._env, ephemeral_login=True),
+                check=False,
+            )
+            return said.stdout.decode(errors="replace")
+        return ""
 
     async def _begin(self, *, ephemeral_login: bool = False) -> _Begun:
         executable = find_executable(self._env)

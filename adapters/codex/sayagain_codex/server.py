@@ -240,12 +240,27 @@ class Servers:
             raise RuntimeTimeout(f"{launched.executable} did not answer when it was started, and was ended") from error
         except RuntimeDied as error:
             await self._end(server)
-            raise _early_end(server, launched.executable) from error
+            raise await self._early_end(server, launched.executable) from error
         except BaseException:
             # Not killed: it may be at work on its own files.
             await self._end(server)
             raise
         return server
+
+    async def _early_end(self, server: AppServer, executable: str) -> RuntimeFault:
+        """Killed from outside, so another try may work: what cannot start says so by its exit code, and why."""
+        text = f"{executable} ended while it started"
+        if server.status is not None:
+            text = f"{text} ({server.status})"
+            if server.status.signal is not None:
+                return RuntimeDied(text)
+        try:
+            # One without an app-server ends in its own way.
+            fits = check_version(await self._launcher.version(executable), executable)
+        except RuntimeMissing as too_old:
+            return too_old
+        advice = () if fits and server.complaint else (INSTALL,)
+        return RuntimeMissing(". ".join((f"{text}: {server.complaint}" if server.complaint else text, *advice)))
 
     async def _run(self, server: AppServer, routes: Routes) -> None:
         try:
@@ -266,13 +281,3 @@ async def _greet(server: AppServer, executable: str) -> Params:
     except RuntimeFault as error:
         raise RuntimeMissing(f"{executable} does not answer as Codex does: {error}. {INSTALL}") from error
     return hello
-
-
-def _early_end(server: AppServer, executable: str) -> RuntimeFault:
-    """Killed from outside, so another try may work: what cannot start says so by its exit code, and why."""
-    text = f"{executable} ended while it started"
-    if server.status is not None:
-        text = f"{text} ({server.status})"
-        if server.status.signal is not None:
-            return RuntimeDied(text)
-    return RuntimeMissing(f"{text}: {server.complaint or INSTALL}")
