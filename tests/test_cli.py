@@ -180,6 +180,84 @@ def test_on_a_terminal_it_says_what_it_waits_for() -> None:
     assert b"sayagain chat claude" in line
 
 
+EXECUTABLES = {"claude": "CLAUDE_CODE_EXECUTABLE", "codex": "CODEX_PATH"}
+LOGINS = {"claude": ["auth", "login"], "codex": ["login"]}
+"""How a runtime itself is asked to sign somebody in."""
+
+
+def terminal_logins(runtime: str) -> list[list[str]]:
+    """The ``args`` of each method that a client is to run on a terminal."""
+    initialize = json.loads(INITIALIZE)
+    initialize["params"]["capabilities"] = {"auth": {"terminal": {}}}
+    (answer,) = run(runtime, stdin=json.dumps(initialize).encode() + b"\n").stdout.splitlines()
+    methods = json.loads(answer)["result"]["authMethods"]
+    return [method["args"] for method in methods if method["type"] == "terminal"]
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Path:
+    """An executable that tells its arguments and ends with 3."""
+    path = tmp_path / "stand-in"
+    path.write_text(
+        f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\nsys.exit(3)\n", encoding="utf-8"
+    )
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("before", [[], ["--log-level", "debug"], ["--log-file", "login"]])
+@pytest.mark.parametrize("runtime", EXECUTABLES)
+def test_each_login_on_a_terminal_is_started_as_it_is_advertised(
+    runtime: str, before: list[str], stand_in: Path
+) -> None:
+    """A client runs the agent's own command line, and the method's ``args`` behind it."""
+    env = os.environ | {EXECUTABLES[runtime]: str(stand_in)}
+    assert (methods := terminal_logins(runtime))
+    for action, *passed_on in methods:
+        done = run(runtime, *before, action, *passed_on, env=env)
+        assert (done.returncode, json.loads(done.stdout)) == (3, [*LOGINS[runtime], *passed_on]), done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["status"],
+        ["-h"],
+        ["--help"],
+        ["--version"],
+        ["--log", "--log-level"],
+        ["--", "--device-auth", "--"],
+        ["-c", "a=b c", "login", ""],
+    ],
+)
+@pytest.mark.parametrize("runtime", EXECUTABLES)
+def test_what_follows_a_login_is_passed_on_as_it_is(runtime: str, arguments: list[str], stand_in: Path) -> None:
+    done = run(runtime, "login", *arguments, env=os.environ | {EXECUTABLES[runtime]: str(stand_in)})
+    assert (done.returncode, json.loads(done.stdout)) == (3, [*LOGINS[runtime], *arguments]), done.stderr
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("runtime", EXECUTABLES)
+def test_the_advertised_logins_are_those_of_the_runtime(runtime: str, tmp_path: Path) -> None:
+    env = os.environ | {
+        "CODEX_HOME": str(tmp_path),
+        "CLAUDE_CONFIG_DIR": str(tmp_path),
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+    for _, *options in terminal_logins(runtime):
+        done = run(runtime, "login", *options, "--help", env=env)
+        assert done.returncode == 0
+        assert all(option.encode() in done.stdout for option in options)
+
+
+@pytest.mark.real
+def test_a_login_has_the_terminal_and_the_exit_status_of_the_runtime(tmp_path: Path) -> None:
+    done = run("codex", "login", "status", env=os.environ | {"CODEX_HOME": str(tmp_path)})
+    assert done.returncode == 1
+    assert b"Not logged in" in done.stdout + done.stderr
+
+
 def test_a_script_that_is_not_there_is_told_in_one_line() -> None:
     command = [sys.executable, "-m", "sayagain.testing.messages_api", "--script", "nope"]
     done = subprocess.run(command, capture_output=True, timeout=60, check=False)

@@ -102,13 +102,22 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     for name in RUNTIMES:
-        serve = commands.add_parser(name, help=f"serve {name} as an ACP v2 agent on standard input and output")
+        # Abbreviations would be looked for in what is passed on to a login, too.
+        serve = commands.add_parser(
+            name, help=f"serve {name} as an ACP v2 agent on standard input and output", allow_abbrev=False
+        )
         serve.add_argument("--log-level", choices=LEVELS, default=LEVEL, help="default: %(default)s")
         serve.add_argument("--log-file", type=Path, metavar="FILE", help="append the log to FILE, not standard error")
         serve.set_defaults(run=_serve_as_told, runtime=name)
         actions = serve.add_subparsers(metavar="[ACTION]")
-        login = actions.add_parser("login", help=f"sign in to {name} on this terminal")
-        login.add_argument("arguments", nargs=argparse.REMAINDER, help=f"passed on to {name}")
+        # No argument can begin with this character: all that follows is passed on, options and help as well.
+        login = actions.add_parser(
+            "login",
+            help=f"sign in to {name} on this terminal; what follows is passed on to its login",
+            prefix_chars="\0",
+            add_help=False,
+        )
+        login.add_argument("arguments", nargs=argparse.REMAINDER)
         login.set_defaults(run=_login)
 
     demo = commands.add_parser("demo", help="show a crash that loses nothing: no account, no network")
