@@ -257,6 +257,15 @@ def test_each_notice_is_given_once(world: World) -> None:
     assert updates(world.say("model/rerouted", fromModel="a", toModel="b"))[0]["title"] == "Switched from a to b"
 
 
+def test_the_same_news_is_given_once_whoever_brings_it(world: World) -> None:
+    """Codex tells what it ignores of the configuration to its client, and again to each thread (measured)."""
+    text = "Codex is ignoring 1 unrecognized configuration setting.\n  user (/c): `x` is ignored."
+    told = world.translator.notification("configWarning", {"summary": text, "details": None})
+    assert updates(told)[0]["description"] == "user (/c): `x` is ignored."
+    assert world.say("warning", message=text) == []
+    assert world.say("warning", message=text.replace("`x`", "`y`"))
+
+
 def test_notices_about_the_configuration_have_no_value_of_it(world: World) -> None:
     mistyped, cut = (f'invalid type: string "{value}", expected a map' for value in ("sk-1", "…"))
     told = world.translator.notification("configWarning", {"summary": "Bad", "details": mistyped, "path": "/c"})

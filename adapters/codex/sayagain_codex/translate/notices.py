@@ -147,5 +147,6 @@ class Notices:
             return None
         turn = as_text(params.get("turnId")) if method in _EVENTS else _resets(params)
         about = "" if method == "error" else update.get("description", "")
-        key = "\n".join((method, turn, update["title"], about))
+        # Not the method: what is wrong with the configuration is told by `configWarning`, and to each thread by `warning`.
+        key = "\n".join((turn, update["title"], about))
         return update if self._given.first(key) else None
