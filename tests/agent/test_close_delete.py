@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from sayagain.errors import HistoryUnreadable, RuntimeFault
 from sayagain.identity import derive_message_id
 from sayagain.runtime.capabilities import RuntimeCapabilities
 from sayagain.testing.fake_runtime import FakeRuntime
@@ -162,6 +163,92 @@ async def test_delete(world: World, client: Client) -> None:
     assert fake.closed
     assert await client.request("session/list", {}) == {"sessions": []}
     assert await code_of(client, "session/resume", {"sessionId": session_id, "cwd": "/"}) == -32002
+
+
+REFUSED = pytest.mark.parametrize("method", ["archive", "delete"])
+
+
+@rule("DEL-1", "ARC-1", "RES-14")
+@REFUSED
+async def test_a_session_that_cannot_be_ended_is_opened_again(
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    session_id, fake = await world.work(client, key="k")
+    other, unattached = await world.connect(), await world.connect()
+    await other.resume(session_id)
+
+    async def refuse(*_: object, **__: object) -> None:
+        assert fake.closed
+        raise RuntimeFault("No space left")
+
+    monkeypatch.setattr(world.runtime, method, refuse)
+    for _ in range(2):
+        with pytest.raises(WireError, match="No space left"):
+            await unattached.request(f"session/{method}", {"sessionId": session_id})
+    assert world.fake(session_id) is not fake
+    assert client.states(session_id) == ["running", "idle:cancelled", "idle", "idle"], "what ended stays so"
+    status = await client.request("session/status", {"sessionId": session_id})
+    assert status["status"] == "open"
+    for each in (client, other):
+        assert await each.prompt(session_id, "work", "k") == fake.submitted[0]
+    assert await code_of(unattached, "session/prompt", prompt_params(session_id, "work", "k")) == -32002
+    await other.prompt(session_id, "More")
+    await client.until(lambda: client.states(session_id)[-2:] == ["running", "idle:end_turn"])
+    monkeypatch.undo()
+    assert await client.request(f"session/{method}", {"sessionId": session_id}) == {}
+    assert await client.request("session/list", {}) == {"sessions": []}
+
+
+@rule("DEL-1", "ARC-1")
+@REFUSED
+async def test_a_session_that_cannot_be_opened_again_stays_closed(
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    session_id = await world.stored(client, "x")
+
+    async def lose(*_: object, **__: object) -> None:
+        world.store.sessions.pop(session_id)
+        raise RuntimeFault("Half done")
+
+    monkeypatch.setattr(world.runtime, method, lose)
+    with pytest.raises(WireError, match="Half done"):
+        await client.request(f"session/{method}", {"sessionId": session_id})
+    assert await code_of(client, "session/status", {"sessionId": session_id}) == -32002
+    assert await code_of(client, "session/prompt", prompt_params(session_id, "y")) == -32002
+
+
+@rule("DEL-1", "ARC-1")
+@REFUSED
+async def test_what_cannot_be_loaded_can_be_ended(world: World, client: Client, method: str) -> None:
+    session_id = await world.stored(client, "x")
+
+    async def fail() -> None:
+        raise HistoryUnreadable
+
+    world.fake(session_id).before_own = fail
+    assert await client.request(f"session/{method}", {"sessionId": session_id}) == {}
+    assert world.fake(session_id).closed
+
+
+@REFUSED
+async def test_a_client_that_left_meanwhile_is_not_attached_again(
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    session_id = await world.stored(client, "x")
+    other, stop = await world.connect(), Stop()
+
+    async def refuse(*_: object, **__: object) -> None:
+        await stop()
+        raise RuntimeFault
+
+    monkeypatch.setattr(world.runtime, method, refuse)
+    request = await other.begin(f"session/{method}", {"sessionId": session_id})
+    await stop.reached.wait()
+    await client.close()
+    stop.go()
+    with pytest.raises(WireError):
+        await other.answer(request)
+    assert not world.sessions._sessions[session_id].attachments
 
 
 @rule("DEL-1", "SUB-5")

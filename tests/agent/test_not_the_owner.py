@@ -83,3 +83,23 @@ async def test_who_sees_the_session_of_another_process_is_told() -> None:
         assert notice["title"] == "Another process works on this session"
         await owner.resume(session_id, replay=True)
         assert owner.updates(session_id, "notice") == []
+
+
+@rule("ARC-1", "DEL-1")
+@pytest.mark.parametrize("method", ["session/archive", "session/delete"])
+async def test_what_the_owner_forbids_is_refused_before_anything_is_closed(method: str) -> None:
+    store = FakeStore()
+    async with serving(store) as first, serving(store) as second:
+        owner = await first.connect()
+        session_id = await owner.new()
+        message_id = await owner.prompt(session_id, "Hello", key="stored")
+        other = await second.connect()
+        await other.resume(session_id)
+        with pytest.raises(WireError) as caught:
+            await other.request(method, {"sessionId": session_id})
+        assert caught.value.data == {"reason": "session_in_use"}
+        assert not second.fake(session_id).closed
+        assert await other.prompt(session_id, "Hello", key="stored") == message_id
+        await owner.request("session/close", {"sessionId": session_id})
+        assert await other.request(method, {"sessionId": session_id}) == {}
+        assert (await other.request("session/list", {}))["sessions"] == []

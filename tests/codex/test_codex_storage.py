@@ -60,6 +60,24 @@ class TestFullDisk:
         assert await agent.close() == 0
         assert (service.count(work), service.occurrences(work)) == (1, 1)
 
+    async def test_a_session_that_could_not_be_archived_is_closed_and_whole(
+        self, agent: AgentProcess, env: dict[str, str], cwd: str, disk: Path
+    ) -> None:
+        """Nothing can be owned on a full disk, so it is not opened again."""
+        session_id = await agent.wire.new(cwd)
+        first = await agent.wire.prompt(session_id, "First", key="1")
+        await agent.wire.idle(session_id)
+        filler = support_disk.fill(disk)
+        params = {"sessionId": session_id}
+        with pytest.raises(WireError, match="failed to archive"):
+            await agent.wire.request("session/archive", params)
+        assert await agent.wire.request("session/status", params) == {"status": "saved"}
+        filler.unlink()
+        await agent.wire.resume(session_id, cwd)
+        assert await agent.wire.prompt(session_id, "First", key="1") == first
+        assert await agent.wire.request("session/archive", params) == {}
+        assert await agent.close() == 0
+
     async def test_nothing_follows_what_codex_could_not_write(
         self, agent: AgentProcess, service: ResponsesService, script: Script, env: dict[str, str], cwd: str, disk: Path
     ) -> None:
@@ -132,6 +150,29 @@ async def test_a_prompt_for_a_file_that_is_gone_does_not_run(
         assert await agent.close() == 0
     assert stored_ids(env, session_id) == [first, second]
     assert service.count("Second") == 1
+
+
+@pytest.mark.real
+async def test_a_session_that_cannot_be_archived_stays_open(
+    agent: AgentProcess, service: ResponsesService, env: dict[str, str], cwd: str
+) -> None:
+    session_id = await agent.wire.new(cwd)
+    params = {"sessionId": session_id}
+    first = await agent.wire.prompt(session_id, "First", key="1")
+    await agent.wire.idle(session_id)
+    archive = Path(env["CODEX_HOME"]) / "archived_sessions"
+    archive.write_text("A file.", encoding="utf-8")
+    with pytest.raises(WireError, match="failed to archive"):
+        await agent.wire.request("session/archive", params)
+    assert (await agent.wire.request("session/status", params))["status"] == "open"
+    assert await agent.wire.prompt(session_id, "First", key="1") == first
+    second = await agent.wire.prompt(session_id, "Second", key="2")
+    await agent.wire.until(lambda: agent.wire.states(session_id)[-2:] == ["running", "idle:end_turn"])
+    assert stored_ids(env, session_id) == [first, second]
+    assert service.count("First") == 1
+    archive.unlink()
+    assert await agent.wire.request("session/archive", params) == {}
+    assert await agent.close() == 0
 
 
 def test_what_has_a_place_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ Sessions belong to the process, not to a connection: a retry from a second conne
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -20,11 +20,11 @@ from sayagain.agent.resume import replay
 from sayagain.agent.session import Session
 from sayagain.agent.setup import changed, session_setup
 from sayagain.connection import Connection, IncomingRequest
-from sayagain.errors import InvalidParams, SessionNotFound
+from sayagain.errors import InvalidParams, SayagainError, SessionInUse, SessionNotFound
 from sayagain.fault_points import Point
 from sayagain.identity import root_session_id
 from sayagain.protocol.notices import notice_from
-from sayagain.runtime.seam import Runtime, RuntimeSession, SessionSetup
+from sayagain.runtime.seam import GLANCE, Runtime, RuntimeSession, SessionSetup
 
 __all__ = ["Sessions"]
 
@@ -146,19 +146,18 @@ class Sessions:
         if root is not None and (root in self._sessions or await self._runtime.stored(root)):
             raise InvalidParams("sessionId", "a subagent session cannot be deleted; delete its root session")
         async with self._lock(session_id):
-            if (session := self._sessions.get(session_id)) is not None:
-                await session.close()
-            await self._runtime.delete(session_id)
+            await self._once_closed(session_id, lambda: self._runtime.delete(session_id))
         return {}
 
     async def archive(self, session_id: str, *, archived: bool) -> Params:
         """``session/archive`` and ``session/unarchive``: an active session ends before it is archived (ARC-1)."""
         async with self._lock(session_id):
-            if archived and (session := self._sessions.get(session_id)) is not None:
-                if not await self._runtime.stored(session_id):
-                    raise SessionNotFound(session_id)
-                await session.close()
-            await self._runtime.archive(session_id, archived=archived)
+            if not archived:
+                await self._runtime.archive(session_id, archived=False)
+                return {}
+            if session_id in self._sessions and not await self._runtime.stored(session_id):
+                raise SessionNotFound(session_id)
+            await self._once_closed(session_id, lambda: self._runtime.archive(session_id, archived=True))
         return {}
 
     async def status(self, session_id: str) -> Params:
@@ -231,6 +230,45 @@ class Sessions:
             if self._sessions.get(session.session_id) is session:
                 del self._sessions[session.session_id]
 
+    async def _once_closed(self, session_id: str, change: Callable[[], Awaitable[None]]) -> None:
+        """Make a change that no open session outlives (DEL-1, ARC-1). One that is refused leaves it open.
+
+        What another owner forbids is known before. All else the runtime finds out when it tries, and it tries nothing
+        on a session that works: then the session is opened again.
+        """
+        session = self._sessions.get(session_id)
+        was_open = session is not None and not session.ended
+        if session is not None:
+            if was_open:
+                await _check_owner(session)
+            await session.close()
+        try:
+            await change()
+        except Exception:
+            if session is not None and was_open:
+                await self._reopen(session)
+            raise
+
+    async def _reopen(self, closed: Session) -> None:
+        """Open it for those to whom it was, with its setup and what is stored.
+
+        What its end stopped or withdrew was told so, and stays it; so do the keys of what the runtime stores nothing of
+        (KEY-9). It stays closed when it cannot be resumed: nothing was stored of it, or the fault is the same.
+        """
+        try:
+            backend = await self._runtime.resume(closed.session_id, closed.setup)
+        except SayagainError as error:
+            logger.warning("a session could not be opened again: %s", type(error).__name__)
+            return
+        session = Session(self._runtime, backend, closed.setup, fresh=False)
+        before = [attachment.connection for attachment in closed.attachments.values() if attachment.usable]
+        attachments = [session.attach(connection) for connection in before]
+        await self._run(session)
+        for attachment in attachments:
+            for update in session.current_state():
+                attachment.connection.update(session.session_id, update)
+            session.activate(attachment)
+
     def _lock(self, session_id: str) -> anyio.Lock:
         return self._locks.setdefault(session_id, anyio.Lock())
 
@@ -269,6 +307,17 @@ class Sessions:
         async with self._lock(session.session_id):
             if session.unused:
                 await session.close()
+
+
+async def _check_owner(session: Session) -> None:
+    """Raise :class:`SessionInUse` while another process works on the session."""
+    try:
+        await session.backend.own(patience=GLANCE)
+    except SessionInUse:
+        raise
+    except SayagainError as error:
+        # What cannot be loaded may still be deleted.
+        logger.info("a session was not loaded before its end: %s", type(error).__name__)
 
 
 def _kept(what: Sequence[str]) -> Params:
