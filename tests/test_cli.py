@@ -212,7 +212,8 @@ def test_each_login_on_a_terminal_is_started_as_it_is_advertised(
 ) -> None:
     """A client runs the agent's own command line, and the method's ``args`` behind it."""
     env = os.environ | {EXECUTABLES[runtime]: str(stand_in)}
-    assert (methods := terminal_logins(runtime))
+    methods = terminal_logins(runtime)
+    assert methods
     for action, *passed_on in methods:
         done = run(runtime, *before, action, *passed_on, env=env)
         assert (done.returncode, json.loads(done.stdout)) == (3, [*LOGINS[runtime], *passed_on]), done.stderr

@@ -147,6 +147,6 @@ class Notices:
             return None
         turn = as_text(params.get("turnId")) if method in _EVENTS else _resets(params)
         about = "" if method == "error" else update.get("description", "")
-        # Not the method: what is wrong with the configuration is told by `configWarning`, and to each thread by `warning`.
+        # Not the method: of the configuration Codex tells the same as `configWarning`, and to each thread as `warning`.
         key = "\n".join((turn, update["title"], about))
         return update if self._given.first(key) else None
