@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -312,6 +313,20 @@ def test_accounts() -> None:
         auth.api_key({"OPENAI_API_KEY": " "})
     assert caught.value.data["envVars"] == ["CODEX_API_KEY", "OPENAI_API_KEY"]
     assert [method["methodId"] for method in auth.auth_methods({}, {})] == ["api-key", "chatgpt"]
+
+
+def test_a_stored_login_that_cannot_be_used_is_none_and_named(tmp_path: Path) -> None:
+    env, stored = {"CODEX_HOME": str(tmp_path)}, tmp_path / "auth.json"
+    nobody = {"account": None, "requiresOpenaiAuth": True}
+    assert auth.why_not(nobody, env) == "Not signed in to Codex"
+    stored.write_text("{", encoding="utf-8")
+    unused = f"Not signed in to Codex: {stored} holds no login that it can use"
+    assert auth.why_not(nobody, env) == unused
+    answer = auth.refused("plan type is required for chatgpt authentication")
+    assert not auth.signed_in(answer)
+    assert auth.auth_status(answer) == {"state": "unauthenticated", "accounts": []}
+    assert auth.why_not(answer, env) == f"{unused} (plan type is required for chatgpt authentication)"
+    assert "sk-1" not in auth.why_not(auth.refused("unknown variant `sk-1`, expected `apikey`"), env)
 
 
 def test_mcp_servers_become_configuration() -> None:

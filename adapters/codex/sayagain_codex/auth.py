@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from sayagain.errors import RuntimeFault
 from sayagain.protocol.loose import as_mapping, as_text
-from sayagain_codex.command import API_KEY_VARIABLES
+from sayagain_codex.command import API_KEY_VARIABLES, home
 
-__all__ = ["API_KEY", "CHATGPT", "api_key", "auth_methods", "auth_status", "signed_in"]
+__all__ = ["API_KEY", "CHATGPT", "api_key", "auth_methods", "auth_status", "refused", "signed_in", "why_not"]
 
 Params = Mapping[str, Any]
 
@@ -38,6 +38,29 @@ class ApiKeyMissing(RuntimeFault):
 def signed_in(account: Params) -> bool:
     """Whether Codex could ask a model, by its answer to ``account/read``."""
     return account.get("account") is not None or account.get("requiresOpenaiAuth") is not True
+
+
+def refused(error: str) -> Params:
+    """What an error of Codex stands for as the answer to ``account/read``: nobody is signed in.
+
+    It is one of a stored login that Codex reads and cannot use. Where no account is needed Codex does not look at it,
+    so one is needed (measured).
+    """
+    return {"account": None, "requiresOpenaiAuth": True, "error": error}
+
+
+def why_not(account: Params, env: Mapping[str, str]) -> str:
+    """What to tell who is not :func:`signed_in`, by the same answer.
+
+    A login that it cannot read Codex takes for none, without a word (measured): the file that it stands in is named.
+    """
+    from sayagain_codex.values import without_values  # costs 1 ms, which the answer to `initialize` need not wait for
+
+    stored, why = home(env) / "auth.json", without_values(as_text(account.get("error")))
+    if not (why or stored.exists()):
+        return "Not signed in to Codex"
+    told = f"Not signed in to Codex: {stored} holds no login that it can use"
+    return f"{told} ({why})" if why else told
 
 
 def api_key(env: Mapping[str, str]) -> str:
