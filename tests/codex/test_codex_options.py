@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from pytest_mock import MockerFixture
 
@@ -12,7 +13,7 @@ from sayagain.errors import InvalidParams, PromptRefused, RuntimeMissing, Sessio
 from sayagain.runtime.seam import SessionSetup
 from sayagain_codex import auth, command, executable, listing, threads
 from sayagain_codex.app_server import AppServerError
-from sayagain_codex.commands import Skills, parse
+from sayagain_codex.commands import REFUSED, Skills, parse, refusal
 from sayagain_codex.offers import Offers
 from sayagain_codex.options import Options
 
@@ -140,6 +141,23 @@ def test_local_commands() -> None:
             parse(text(content))
 
 
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_commands_of_the_terminal_are_refused_with_a_hint(name: str) -> None:
+    assert refusal(text(f" /{name}\n")) == f"/{name} cannot work here; {REFUSED[name]}"
+    assert parse(text(f"/{name}")) is None, "what works is not refused"
+
+
+@pytest.mark.parametrize("content", ["/clear it all", "/new thing", "/plan\nfirst this", "/cd ..", "/goal ship it"])
+def test_commands_that_take_words_are_refused_with_them(content: str) -> None:
+    assert refusal(text(content))
+
+
+@pytest.mark.parametrize("content", ["/status 500 is returned", "/model/user.py", "/etc/hosts", "clear", "/", "", "/x"])
+def test_what_the_terminal_gives_to_the_model_is_not_refused(content: str) -> None:
+    assert refusal(text(content)) is None
+    assert refusal([*text("/clear"), *text("and more")]) is None
+
+
 def test_skills_are_commands_too() -> None:
     skills = Skills()
 
@@ -208,6 +226,32 @@ async def test_options_are_told_to_a_client_that_has_others(mocker: MockerFixtur
     told = [call.args[0] for call in outbox.update.call_args_list]
     changes = [update["configOptions"] for update in told if update["sessionUpdate"] == "config_option_update"]
     assert changes == [offers.options()]
+
+
+@pytest.mark.parametrize("has_skill", [True, False])
+async def test_whether_a_command_is_a_skill_is_waited_for(mocker: MockerFixture, has_skill: bool) -> None:
+    mocker.patch("sayagain_codex.offers.OFFER_PATIENCE", 30)
+    server, checked, refusals = mocker.Mock(), anyio.Event(), list[str]()
+    skills = [{"name": "diff", "description": "d", "path": "/diff"}] if has_skill else []
+    server.request = mocker.AsyncMock(return_value={"data": [{"cwd": "/w", "skills": skills}]})
+    offers = Offers("session", mocker.Mock())
+
+    async def check() -> None:
+        try:
+            await offers.check(text("/diff"))
+        except PromptRefused as error:
+            refusals.append(str(error))
+        checked.set()
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(check)
+            await anyio.wait_all_tasks_blocked()
+            assert not checked.is_set()
+            await offers.list_skills(server, "/w")
+            await checked.wait()
+    assert refusals == ([] if has_skill else [f"/diff cannot work here; {REFUSED['diff']}"])
+    await offers.check(text("/unknown"))
 
 
 async def test_to_ask_for_the_options_is_not_to_open_the_session(mocker: MockerFixture) -> None:

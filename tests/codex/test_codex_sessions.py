@@ -216,6 +216,33 @@ async def test_commands_and_skills(service: ResponsesService, env: dict[str, str
         assert await agent.close() == 0
 
 
+async def test_commands_of_the_terminal_are_refused_and_skills_of_such_a_name_work(
+    service: ResponsesService, env: dict[str, str], folder: Path, cwd: str
+) -> None:
+    skill = folder / "codex" / "skills" / "diff"
+    skill.mkdir(parents=True)
+    text = "---\nname: diff\ndescription: Shows changes\n---\nSay it in the words of the secret skill.\n"
+    (skill / "SKILL.md").write_text(text, encoding="utf-8")
+    async with agent_process(env) as agent:
+        await agent.wire.initialize()
+        session_id = await agent.wire.new(cwd)
+        # At once: whether the skill is there may not be known yet.
+        message_id = await agent.wire.prompt(session_id, "/diff", key="1")
+        await agent.wire.idle(session_id)
+        assert any("secret skill" in json.dumps(asked.items) for asked in service.requests)
+        asked_before = len(service.requests)
+        for prompt in ("/clear", "/quit", "/plan something", "/status"):
+            with pytest.raises(WireError, match="cannot work here; ") as caught:
+                await agent.wire.prompt(session_id, prompt, key="2")
+            assert caught.value.data == {"reason": "prompt_refused"}
+        assert agent.wire.states(session_id) == ["running", "idle:end_turn"]
+        assert len(service.requests) == asked_before
+        second = await agent.wire.prompt(session_id, "/status 500 is returned", key="2")
+        await agent.wire.idle(session_id, 2)
+        assert await agent.close() == 0
+    assert stored_ids(env, session_id) == [message_id, second]
+
+
 async def test_a_system_prompt_is_appended_or_overrides(service: ResponsesService, folder: Path, cwd: str) -> None:
     env = codex_environment(folder, service, more='developer_instructions = "The user\'s own words."')
     async with agent_process(env) as agent:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from sayagain.errors import PromptRefused
 from sayagain.protocol.loose import as_list, as_mapping, as_text
 
-__all__ = ["Command", "Skills", "parse"]
+__all__ = ["Command", "Skills", "parse", "refusal"]
 
 Params = Mapping[str, Any]
 
@@ -25,6 +25,55 @@ _LOCAL: Final[Mapping[str, tuple[str, str | None]]] = {
     "review-commit": ("Review a commit", "commit"),
     "rename": ("Give this session a title", "title"),
 }
+
+_NEW_SESSION: Final = "start a new session in your client instead"
+_FORK: Final = "fork the session in your client instead"
+_END: Final = "close the session in your client instead"
+_SIGN_IN: Final = "sign in and out by your client's agent settings, or by `codex` in a terminal"
+_OPTIONS: Final = "choose it in the session's options instead"
+_BACKGROUND: Final = "your client shows what runs in the background, and can stop it"
+_SUBAGENTS: Final = "your client shows subagents as sessions of their own"
+_WORDS: Final = "ask for it in your own words"
+_TERMINAL: Final = "run `codex` in a terminal for it"
+
+REFUSED: Final[Mapping[str, str]] = {
+    "clear": _NEW_SESSION,
+    "new": _NEW_SESSION,
+    "cd": "start a session in that directory instead",
+    "worktree": "start a session in the worktree's directory instead",
+    "resume": "open sessions by your client's session list",
+    "archive": "archive the session in your client instead",
+    "delete": "delete the session in your client instead",
+    "fork": _FORK,
+    "side": _FORK,
+    "btw": _FORK,
+    "exit": _END,
+    "quit": _END,
+    "login": _SIGN_IN,
+    "logout": _SIGN_IN,
+    "model": _OPTIONS,
+    "permissions": _OPTIONS,
+    "plan": "choose the plan mode in the session's options instead",
+    "ps": _BACKGROUND,
+    "stop": _BACKGROUND,
+    "agents": _SUBAGENTS,
+    "subagents": _SUBAGENTS,
+    "skills": "your client lists them among the commands",
+    "mention": "attach the file in your client instead",
+    **dict.fromkeys(("copy", "diff", "export", "init", "pwd", "recap"), _WORDS),
+    **dict.fromkeys(
+        (
+            *("approve", "config", "daemon", "debug-config", "experimental", "feedback", "goal", "hooks", "ide"),
+            *("import", "keymap", "mcp", "memories", "pets", "plugins", "raw", "setup-default-sandbox", "status"),
+            *("statusline", "theme", "title", "tui", "usage", "vim", "voice", "warnings"),
+        ),
+        _TERMINAL,
+    ),
+}
+"""What Codex's own terminal does itself (codex 0.163), and what to do instead. To the app-server they are words."""
+
+_TAKE_WORDS: Final = frozenset({"btw", "cd", "clear", "export", "fork", "goal", "mcp", "new", "plan", "resume", "side"})
+"""Commands of the terminal with words behind them, too; the others are words then, there as well (measured)."""
 
 _COMMAND: Final = re.compile(r"/(\S*)\s*(.*)", re.DOTALL)
 """A name, and its argument behind any white space: what is pasted mostly begins on a line of its own."""
@@ -64,6 +113,13 @@ def parse(content: Sequence[Params]) -> Command | None:
             return Command("thread/name/set", {"name": " ".join(_needed(name, argument).split())}, works=False)
         case _:
             return None
+
+
+def refusal(content: Sequence[Params]) -> str | None:
+    """Why this prompt cannot work here, or ``None``. A skill may have such a name: it goes first."""
+    name, argument = _split(content)
+    hint = REFUSED.get(name) if name and (not argument or name in _TAKE_WORDS) else None
+    return f"/{name} cannot work here; {hint}" if hint else None
 
 
 def _split(content: Sequence[Params]) -> tuple[str | None, str]:

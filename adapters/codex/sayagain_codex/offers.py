@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import anyio
 
-from sayagain.errors import InvalidParams, RuntimeFault
+from sayagain.errors import InvalidParams, PromptRefused, RuntimeFault
 from sayagain.protocol.loose import as_list
 from sayagain_codex.app_server import AppServer, AppServerError
-from sayagain_codex.commands import Skills
+from sayagain_codex.commands import Skills, refusal
 from sayagain_codex.options import Options
 from sayagain_codex.outbox import Outbox
 
@@ -92,6 +92,15 @@ class Offers:
             self._commands = commands
             self._outbox.update({"sessionUpdate": "available_commands_update", "availableCommands": commands})
         self._skills.set()
+
+    async def check(self, content: Sequence[Params]) -> None:
+        """Raise :class:`~sayagain.errors.PromptRefused` for a command that Codex's own terminal alone has."""
+        if (reason := refusal(content)) is None:
+            return
+        with anyio.move_on_after(OFFER_PATIENCE):
+            await self._skills.wait()
+        if not self.skills.mention(content):
+            raise PromptRefused(reason)
 
     async def choose(self, server: AppServer, config_id: str, value: str | bool) -> None:
         """Set an option, and wait until Codex has told it; raises :class:`~sayagain.errors.InvalidParams`."""

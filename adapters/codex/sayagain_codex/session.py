@@ -306,6 +306,7 @@ class CodexSession:
     async def submit(self, message_id: str, content: Sequence[Params]) -> None:
         """See the seam. The proof is the completed item with our id; without a word Codex is asked whether it lives."""
         command = parse(content)
+        await self._offers.check(content)
         parts = [] if command else [*self._offers.skills.mention(content), *prompt_input(content)]
         await self._submission.submit(message_id, command, parts)
 
