@@ -107,6 +107,15 @@ async def test_a_key_goes_to_no_process_that_would_store_it(
     assert (login.read_text(encoding="utf-8") if login.exists() else None) == before
 
 
+async def test_a_stored_login_that_cannot_be_used_is_none(runtime: CodexRuntime, own_login: Path, cwd: str) -> None:
+    own_login.write_text("{}", encoding="utf-8")
+    assert (await runtime.auth_status())["state"] == "unauthenticated"
+    with pytest.raises(AuthRequired, match=rf"{own_login} holds no login that it can use \(.*plan type"):
+        await runtime.new(SessionSetup(cwd=cwd))
+    await runtime.login("api-key", {})
+    await (await runtime.new(SessionSetup(cwd=cwd))).close()
+
+
 async def test_a_logout_forgets_the_stored_login_too(runtime: CodexRuntime, own_login: Path) -> None:
     await runtime.login("api-key", {})
     await runtime.logout()

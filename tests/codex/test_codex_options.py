@@ -370,7 +370,6 @@ def test_a_stored_login_that_cannot_be_used_is_none_and_named(tmp_path: Path) ->
     assert not auth.signed_in(answer)
     assert auth.auth_status(answer) == {"state": "unauthenticated", "accounts": []}
     assert auth.why_not(answer, env) == f"{unused} (plan type is required for chatgpt authentication)"
-    assert "sk-1" not in auth.why_not(auth.refused("unknown variant `sk-1`, expected `apikey`"), env)
 
 
 def test_mcp_servers_become_configuration() -> None:

@@ -189,7 +189,7 @@ async def playing(folder: Path, mode: str = "paginated", *, watched: bool = True
                 session_id,
                 SessionSetup("/"),
                 servers=servers,  # type: ignore[arg-type]
-                account=Account(servers, unread=lambda: None),  # type: ignore[arg-type]
+                account=Account(servers, {"CODEX_HOME": str(folder)}, unread=lambda: None),  # type: ignore[arg-type]
                 env={"CODEX_HOME": str(folder)},
                 patience=Patience(finish=0.2, stop=0.01),
                 tasks=tasks,
@@ -680,7 +680,7 @@ async def runtime_over(servers: Servers, folder: Path) -> AsyncIterator[CodexRun
     with anyio.fail_after(10):
         async with runtime:
             runtime._servers = servers
-            runtime._account = Account(servers, unread=runtime._warnings.unread)  # type: ignore[arg-type]
+            runtime._account = Account(servers, {"CODEX_HOME": str(folder)}, unread=runtime._warnings.unread)  # type: ignore[arg-type]
             yield runtime
 
 

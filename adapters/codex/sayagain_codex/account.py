@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sayagain.errors import AuthRequired
-from sayagain_codex.app_server import AppServer, Leaving
-from sayagain_codex.auth import signed_in
+from sayagain_codex import auth
+from sayagain_codex.app_server import AppServer, AppServerError, Leaving
 from sayagain_codex.server import Servers
 
 __all__ = ["Account"]
@@ -19,9 +19,11 @@ class Account:
     ``unread`` says why Codex does not use its configuration, when that is so.
     """
 
-    def __init__(self, servers: Servers, *, unread: Callable[[], str | None]) -> None:
+    def __init__(self, servers: Servers, env: Mapping[str, str], *, unread: Callable[[], str | None]) -> None:
         self._servers = servers
+        self._env = env
         self._unread = unread
+        self._told: Mapping[str, Any] = {}
         self._signed_in: AppServer | None = None
         self._changes = 0
 
@@ -41,7 +43,7 @@ class Account:
                 continue
             if found is None:
                 # With Codex's defaults in its place the user's provider, which may need no account, is not in use.
-                raise AuthRequired(". ".join(filter(None, ("Not signed in to Codex", self._unread()))))
+                raise AuthRequired(". ".join(filter(None, (auth.why_not(self._told, self._env), self._unread()))))
             server = found
             if self._changes == changes:
                 self._signed_in = found
@@ -49,12 +51,15 @@ class Account:
 
     async def signed_in(self, server: AppServer) -> bool:
         """Whether Codex could ask a model."""
-        return signed_in(await self.read(server))
+        return auth.signed_in(await self.read(server))
 
     async def read(self, server: AppServer) -> Mapping[str, Any]:
-        """The answer to ``account/read``."""
-        answer: Mapping[str, Any] = await server.request("account/read", {})
-        return answer
+        """The answer to ``account/read``, or what stands for one where Codex cannot use the login that is stored."""
+        try:
+            self._told = await server.request("account/read", {})
+        except AppServerError as error:
+            self._told = auth.refused(error.message)
+        return self._told
 
     def changed(self) -> None:
         """Somebody signed in or out: what was read before says nothing any more."""

@@ -54,9 +54,7 @@ def why_not(account: Params, env: Mapping[str, str]) -> str:
 
     A login that it cannot read Codex takes for none, without a word (measured): the file that it stands in is named.
     """
-    from sayagain_codex.values import without_values  # costs 1 ms, which the answer to `initialize` need not wait for
-
-    stored, why = home(env) / "auth.json", without_values(as_text(account.get("error")))
+    stored, why = home(env) / "auth.json", as_text(account.get("error"))
     if not (why or stored.exists()):
         return "Not signed in to Codex"
     told = f"Not signed in to Codex: {stored} holds no login that it can use"

@@ -83,7 +83,7 @@ class CodexRuntime:
             self._servers = Servers(
                 self._launcher, self._patience, self._tasks, starting=self._warnings.forget, heard=self._heard
             )
-            self._account = Account(self._servers, unread=self._warnings.unread)
+            self._account = Account(self._servers, self._env, unread=self._warnings.unread)
             self._login = Login(self._env, self._servers, self._account)
             self._stack = stack.pop_all()
         return self
