@@ -231,7 +231,7 @@ async def test_what_cannot_be_loaded_can_be_ended(world: World, client: Client, 
 
 
 @REFUSED
-async def test_a_client_that_left_meanwhile_is_not_attached_again(
+async def test_a_session_is_not_opened_again_for_nobody(
     world: World, client: Client, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     session_id = await world.stored(client, "x")
@@ -248,7 +248,8 @@ async def test_a_client_that_left_meanwhile_is_not_attached_again(
     stop.go()
     with pytest.raises(WireError):
         await other.answer(request)
-    assert not world.sessions._sessions[session_id].attachments
+    assert world.fake(session_id).closed
+    assert await other.request("session/status", {"sessionId": session_id}) == {"status": "saved"}
 
 
 @rule("DEL-1", "SUB-5")

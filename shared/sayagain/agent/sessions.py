@@ -252,8 +252,9 @@ class Sessions:
     async def _reopen(self, closed: Session) -> None:
         """Open it for those to whom it was, with its setup and what is stored.
 
-        What its end stopped or withdrew was told so, and stays it; so do the keys of what the runtime stores nothing of
-        (KEY-9). It stays closed when it cannot be resumed: nothing was stored of it, or the fault is the same.
+        What its end stopped or withdrew was told so, and stays it; keys that the runtime does not store are forgotten
+        (KEY-9). It stays closed when nobody is there any more, and when it cannot be resumed: nothing was stored of it,
+        or the fault is the same.
         """
         try:
             backend = await self._runtime.resume(closed.session_id, closed.setup)
@@ -264,6 +265,8 @@ class Sessions:
         before = [attachment.connection for attachment in closed.attachments.values() if attachment.usable]
         attachments = [session.attach(connection) for connection in before]
         await self._run(session)
+        if not attachments:
+            await session.close()
         for attachment in attachments:
             for update in session.current_state():
                 attachment.connection.update(session.session_id, update)
