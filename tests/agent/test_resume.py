@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from sayagain.errors import HistoryUnreadable
 from sayagain.runtime.events import Foreground
 from sayagain.runtime.history import HistoryUpdate, UserTurn
-from sayagain.testing.fake_runtime import FakeStore
+from sayagain.testing.fake_runtime import FakeSession, FakeStore
 from support_agent import Client, Stop, World, code_of, serving, settle, updates_before
 from support_rules import rule
 from support_wire import WireError, entities, prompt_params, text
@@ -48,6 +49,60 @@ async def test_the_order_on_the_wire(world: World, client: Client) -> None:
     assert list(entities(other.updates(session_id)).values()) == ["one", "answer to one", "two", "answer to two"]
     await other.resume(session_id, replay=True)
     assert len(other.updates(session_id, "replay_complete")) == 2, "one for each request"
+
+
+@rule("RES-7", "RPL-4")
+@pytest.mark.parametrize("replay", [True, False])
+async def test_what_a_session_says_while_it_is_opened_is_not_lost(
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch, replay: bool
+) -> None:
+    session_id = await world.stored(client, "one")
+    await client.request("session/close", {"sessionId": session_id})
+    notices = [{"sessionUpdate": "notice", "severity": "warning", "title": title} for title in ("First", "Second")]
+    resume = world.runtime.resume
+
+    async def talking(*arguments: Any) -> FakeSession:
+        session = await resume(*arguments)
+        for notice in notices:
+            session.update(notice)
+        return session
+
+    monkeypatch.setattr(world.runtime, "resume", talking)
+    start = len(client.lines)
+    await client.resume(session_id, replay=replay)
+    await settle()
+    told = [line["params"]["update"] for line in client.lines[start:] if line.get("method") == "session/update"]
+    assert [update for update in told if update["sessionUpdate"] == "notice"] == notices
+    if replay:
+        kinds = [update["sessionUpdate"] for update in told]
+        assert kinds.index("replay_complete") < kinds.index("notice")
+
+
+async def test_a_resume_that_is_cancelled_while_the_session_is_opened_leaves_nothing(
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await world.stored(client, "one")
+    await client.request("session/close", {"sessionId": session_id})
+    resume, stop = world.runtime.resume, Stop()
+
+    async def slowly(*arguments: Any) -> FakeSession:
+        session = await resume(*arguments)
+        with anyio.CancelScope(shield=True):
+            await stop()
+        return session
+
+    monkeypatch.setattr(world.runtime, "resume", slowly)
+    request = await client.begin("session/resume", {"sessionId": session_id, "cwd": "/"})
+    await stop.reached.wait()
+    await client.cancel(request)
+    await settle()
+    stop.go()
+    with pytest.raises(WireError) as caught:
+        await client.answer(request)
+    assert caught.value.code == -32800
+    await settle()
+    assert world.fake(session_id).closed
+    assert await client.request("session/status", {"sessionId": session_id}) == {"status": "saved"}
 
 
 @rule("RPL-2")

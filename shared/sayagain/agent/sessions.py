@@ -87,6 +87,7 @@ class Sessions:
         # Until here nothing was awaited, so what the session says from now on waits for the marker.
         held = self._hold(request.connection, session_id) if cursor is not None else None
         session: Session | None = None
+        attachment: Attachment | None = None
         try:
             async with self._lock(session_id):
                 here = self._sessions.get(session_id)
@@ -94,6 +95,8 @@ class Sessions:
                     backend = await self._runtime.resume(session_id, setup)
                     session = Session(self._runtime, backend, setup, fresh=False)
                     session.resumes += 1
+                    # Before it works, so that its first words are not lost.
+                    attachment = session.attach(request.connection)
                     await self._run(session)
                 else:
                     session = here
@@ -106,6 +109,9 @@ class Sessions:
             return _options(session)
         except BaseException:
             self._let_go(request, held)
+            if attachment and session and session.attachments.get(request.connection) is attachment:
+                # It was cancelled before its turn.
+                session.detach(request.connection)
             raise
         finally:
             if session is not None:
