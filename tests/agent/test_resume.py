@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio
 import pytest
 
+from sayagain.agent.session import Session
 from sayagain.errors import HistoryUnreadable
 from sayagain.runtime.events import Foreground
 from sayagain.runtime.history import HistoryUpdate, UserTurn
@@ -78,25 +80,22 @@ async def test_what_a_session_says_while_it_is_opened_is_not_lost(
         assert kinds.index("replay_complete") < kinds.index("notice")
 
 
-async def test_a_resume_that_is_cancelled_while_the_session_is_opened_leaves_nothing(
+async def test_a_resume_that_is_cancelled_before_its_turn_leaves_nothing(
     world: World, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session_id = await world.stored(client, "one")
     await client.request("session/close", {"sessionId": session_id})
-    resume, stop = world.runtime.resume, Stop()
+    turn = Stop()
 
-    async def slowly(*arguments: Any) -> FakeSession:
-        session = await resume(*arguments)
-        with anyio.CancelScope(shield=True):
-            await stop()
-        return session
+    @asynccontextmanager
+    async def wait(*_: object) -> AsyncIterator[None]:
+        await turn()
+        yield
 
-    monkeypatch.setattr(world.runtime, "resume", slowly)
+    monkeypatch.setattr(Session, "turn", wait)
     request = await client.begin("session/resume", {"sessionId": session_id, "cwd": "/"})
-    await stop.reached.wait()
+    await turn.reached.wait()
     await client.cancel(request)
-    await settle()
-    stop.go()
     with pytest.raises(WireError) as caught:
         await client.answer(request)
     assert caught.value.code == -32800
