@@ -86,6 +86,8 @@ class Log:
     def announced(self, method: str, params: Mapping[str, Any]) -> None:
         self.heard.append((method, params))
 
+    works = False
+
     async def store(self, use: Any) -> None:
         self.heard.append(use)
 

@@ -13,10 +13,21 @@ import pytest
 
 from sayagain.testing.responses_api import ResponsesService
 from sayagain.testing.responses_script import Hold, Script, Step, Text, exec_command, spawn_agent
-from support_codex import AgentProcess, agent_process, codex_pids, raw_codex, rollout, rows, stored_ids
+from support_codex import (
+    AgentProcess,
+    agent_process,
+    codex_environment,
+    codex_pids,
+    raw_codex,
+    rollout,
+    rows,
+    stored_ids,
+)
 from support_wire import WireError, entities, prompt_params
 
 pytestmark = pytest.mark.real
+
+FULL_ACCESS = 'approval_policy = "never"\nsandbox_mode = "danger-full-access"'
 
 
 async def test_a_ghost_is_taken_back_before_the_retry(
@@ -101,6 +112,40 @@ async def test_a_codex_that_hangs_is_ended_and_the_prompt_is_answered(
         await agent.wire.idle(session_id, 2)
     assert stored_ids(env, session_id) == [first, second]
     assert service.count("Second") == 1
+
+
+@pytest.mark.parametrize("what", ["a turn", "a held prompt", "a command in the background"])
+async def test_a_codex_that_hangs_is_noticed_as_long_as_anything_is_under_way(
+    env: dict[str, str], service: ResponsesService, script: Script, folder: Path, cwd: str, what: str
+) -> None:
+    """Nothing is asked of it; an idle one is in nobody's way."""
+    script.steps = [Step("Long work", [[Text("I begin "), Hold("work"), Text("and end.")]])]
+    if what == "a command in the background":
+        env = codex_environment(folder, service, more=FULL_ACCESS)
+        script.steps = [Step("Long work", [[exec_command("sleep 1000", yield_time_ms=300)], [Text("It serves.")]])]
+    async with agent_process({**env, "SAYAGAIN_PATIENCE": "1"}) as agent:
+        await agent.wire.initialize()
+        session_id = await agent.wire.new(cwd)
+        await agent.wire.prompt(session_id, "Long work")
+        states = agent.wire.states
+        if what == "a command in the background":
+            await agent.wire.idle(session_id)
+        else:
+            await service.held("work")
+        (codex,) = codex_pids(env)
+        os.kill(codex, signal.SIGSTOP)
+        if what == "a held prompt":
+            await agent.wire.prompt(session_id, "Held")
+            await agent.wire.idle(session_id, 2)
+            assert states(session_id) == ["running", "idle:error", "running", "idle:end_turn"]
+        elif what == "a turn":
+            await agent.wire.idle(session_id)
+            assert states(session_id) == ["running", "idle:error"]
+        else:
+            await agent.wire.until(lambda: agent.wire.updates(session_id, "state_update")[-1]["background"] == [])
+        assert codex not in codex_pids(env)
+        service.release("work")
+        await agent.wire.prompt(session_id, "Go on")
 
 
 async def test_a_codex_that_hangs_does_not_keep_the_agent(agent: AgentProcess, env: dict[str, str], cwd: str) -> None:

@@ -14,7 +14,15 @@ import pytest
 from pytest_mock import MockerFixture
 
 from sayagain.agent.session import Session
-from sayagain.errors import AuthRequired, HistoryUnreadable, PromptRefused, RuntimeDied, RuntimeMissing, SessionInUse
+from sayagain.errors import (
+    AuthRequired,
+    HistoryUnreadable,
+    PromptRefused,
+    RequestCancelled,
+    RuntimeDied,
+    RuntimeMissing,
+    SessionInUse,
+)
 from sayagain.runtime.events import Foreground, Inserted, Rejected, Update
 from sayagain.runtime.seam import SessionSetup
 from sayagain_codex import storage
@@ -545,13 +553,184 @@ async def test_what_nobody_foresaw_ends_that_session_alone(tmp_path: Path) -> No
         assert scene.server.count("thread/unsubscribe") == 1
 
 
-async def test_a_session_that_cannot_be_stopped_ends_with_its_process(tmp_path: Path) -> None:
+NO_TURN = AppServerError(-32600, "no active turn to interrupt")
+
+
+@pytest.mark.parametrize("outcome", [KeyError("surprise"), AppServerError(-32603, "busy"), {}])
+async def test_a_session_that_cannot_be_stopped_leaves_others_their_process(tmp_path: Path, outcome: Any) -> None:
     async with playing(tmp_path) as scene:
         scene.active()
-        scene.server.outcomes["turn/interrupt"] = [KeyError("surprise")]
+        scene.server.outcomes["turn/interrupt"] = [outcome] * 1000
+        await scene.session.close()
+        assert not scene.server.killed
+        # It answers, so it lives.
+        assert scene.server.count("thread/loaded/list") == 1
+        assert scene.server.count("thread/unsubscribe") == 1
+        assert scene.of(Foreground)[-1].stop_reason == "error"
+
+
+async def test_what_may_have_been_stored_is_settled_by_the_end_of_the_process(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start")
+        scene.active("t1")
         await scene.session.close()
         assert scene.server.killed
-        assert scene.server.count("thread/unsubscribe") == 1
+
+
+async def test_the_end_that_codex_left_out_is_told(tmp_path: Path) -> None:
+    """Codex says that nothing runs, and that is asked for as long as a turn may take to begin."""
+    async with playing(tmp_path) as scene:
+        scene.active()
+        scene.server.outcomes["turn/interrupt"] = [NO_TURN] * 1000
+        await scene.session.interrupt()
+        assert scene.server.count("turn/interrupt") > 2
+        await scene.until(lambda: any(e.stop_reason == "cancelled" for e in scene.of(Foreground)))
+        await scene.session.close()
+        assert not scene.server.killed
+
+
+async def test_a_stopped_turn_whose_end_was_left_out_is_asked_for_again(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.active()
+        scene.server.outcomes["turn/interrupt"] = [{}, *[NO_TURN] * 1000]
+        await scene.session.interrupt()
+        await scene.until(lambda: any(e.stop_reason == "cancelled" for e in scene.of(Foreground)))
+
+
+async def test_a_prompt_without_a_turn_is_answered_when_it_is_cancelled(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.server.outcomes["turn/interrupt"] = [NO_TURN] * 1000
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start")
+        await anyio.wait_all_tasks_blocked()
+        await scene.session.interrupt()
+        await scene.until(lambda: scene.of(Rejected))
+        assert isinstance(scene.of(Rejected)[0].error, RequestCancelled)
+
+
+async def test_the_turn_that_runs_is_stopped_whatever_its_id(tmp_path: Path) -> None:
+    """That of a review begins under another one than Codex knows it by."""
+    async with playing(tmp_path) as scene:
+        scene.active("inner")
+        another = AppServerError(-32600, "expected active turn id inner but found outer")
+        scene.server.outcomes["turn/interrupt"] = [another, {}]
+        await scene.session.interrupt()
+        asked = [params["turnId"] for method, params in scene.server.asked if method == "turn/interrupt"]
+        assert asked == ["inner", "outer"]
+        scene.completed("outer", "interrupted")
+        await scene.until(lambda: any(e.stop_reason == "cancelled" for e in scene.of(Foreground)))
+
+
+@pytest.mark.parametrize("early", [False, True])
+async def test_an_error_without_a_turn_ends_a_command(tmp_path: Path, early: bool) -> None:
+    async with playing(tmp_path) as scene:
+        late = Late({"turn": {"id": "r"}})
+        scene.server.outcomes["review/start"] = [late]
+        await scene.session.submit("m", [{"type": "text", "text": "/review-branch main"}])
+        await scene.server.until("review/start")
+
+        def fail() -> None:
+            scene.say("thread/status/changed", status={"type": "systemError"})
+            scene.say("error", turnId="r", willRetry=False, error={"message": "no repository"})
+
+        if early:
+            fail()
+        late.wanted.set()
+        await scene.until(lambda: scene.of(Inserted))
+        if not early:
+            fail()
+        await scene.until(lambda: any(e.stop_reason == "error" for e in scene.of(Foreground)))
+        assert scene.of(Foreground)[-1].error["message"] == "no repository"
+
+
+async def test_an_error_without_a_turn_refuses_a_prompt(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start")
+        await anyio.wait_all_tasks_blocked()
+        scene.say("error", turnId="t1", willRetry=False, error={"message": "no such model"})
+        await scene.until(lambda: scene.of(Rejected))
+        assert str(scene.of(Rejected)[0].error) == "no such model"
+        # What it left is looked for before the next one.
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start", 2)
+        assert scene.server.count("thread/turns/list") == 2
+
+
+async def test_a_message_that_comes_again_under_its_id_is_written_once_it_is_submitted(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        await scene.session.submit("m", PROMPT)
+        assert await scene.session.withdraw("m")
+        await scene.session.submit("m", PROMPT)
+        await scene.server.until("turn/start")
+        await anyio.wait_all_tasks_blocked()
+        assert scene.server.count("turn/start") == 1
+        scene.active("t1")
+        scene.stored("m")
+        await scene.until(lambda: scene.of(Inserted))
+
+
+async def child(scene: Scene) -> str:
+    """A subagent that runs a command; its session."""
+    call = {"type": "collabAgentToolCall", "id": "spawn", "tool": "spawnAgent", "status": "completed"}
+    scene.say("item/completed", item={**call, "receiverThreadIds": ["child"], "prompt": "Look", "agentsStates": {}})
+    scene.say("turn/started", threadId="child", turn={"id": "c1"})
+    scene.say("item/started", threadId="child", turnId="c1", item=COMMAND)
+    return f"{scene.session.session_id}.child"
+
+
+COMMAND = {
+    "type": "commandExecution",
+    "id": "x",
+    "command": "sleep",
+    "cwd": "/",
+    "processId": "1",
+    "status": "inProgress",
+}
+
+
+@pytest.mark.parametrize("idle", [False, True])
+async def test_the_end_of_a_cancelled_subagent_is_told_after_its_commands_and_before_the_roots(
+    tmp_path: Path, idle: bool
+) -> None:
+    async with playing(tmp_path) as scene, anyio.create_task_group() as tasks:
+        scene.active()
+        child_id = await child(scene)
+        if idle:
+            scene.completed()
+        await anyio.wait_all_tasks_blocked()
+        scene.events.clear()
+        scene.server.outcomes["thread/backgroundTerminals/terminate"] = [{"terminated": True}]
+        tasks.start_soon(scene.session.interrupt)
+        await scene.server.until("turn/interrupt", 1 if idle else 2)
+        if not idle:
+            scene.completed("own", "interrupted")
+        scene.say("turn/completed", threadId="child", turn={"id": "c1", "status": "interrupted"})
+        await scene.server.until("thread/backgroundTerminals/terminate")
+        await anyio.wait_all_tasks_blocked()
+        assert not scene.of(Foreground)
+        scene.say("item/completed", threadId="child", turnId="c1", item={**COMMAND, "status": "failed", "exitCode": -1})
+        await scene.until(lambda: len(scene.of(Foreground)) == 2)
+        terminal, call, ended, root = scene.events
+        assert "exitStatus" in terminal.update
+        assert call.update["status"] == "cancelled"
+        assert (ended.session_id, ended.state, ended.stop_reason) == (child_id, "idle", "cancelled")
+        assert (root.session_id, root.state) == (scene.session.session_id, "idle")
+        assert root.stop_reason == (None if idle else "cancelled")
+        assert root.background == []
+
+
+async def test_a_subagent_that_fails_before_it_is_a_turn_ends(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        scene.active()
+        call = {"type": "collabAgentToolCall", "id": "spawn", "tool": "spawnAgent", "status": "completed"}
+        scene.say("item/completed", item={**call, "receiverThreadIds": ["child"], "prompt": "Look", "agentsStates": {}})
+        scene.say("error", threadId="child", turnId="c1", willRetry=False, error={"message": "no such model"})
+        await scene.until(lambda: any(event.state == "idle" for event in scene.of(Foreground)))
+        (ended,) = [event for event in scene.of(Foreground) if event.state == "idle"]
+        assert ended.session_id == f"{scene.session.session_id}.child"
+        assert ended.error["message"] == "no such model"
 
 
 class Store:

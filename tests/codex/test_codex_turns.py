@@ -209,9 +209,9 @@ def test_a_late_outcome_is_followed_by_idle(told: Told) -> None:
 
 def test_local_commands_have_the_same_life(told: Told) -> None:
     told.turns.submit("m")
-    assert told.take(told.turns.local(works=False)) == ["running", "Inserted:m", "idle:end_turn"]
+    assert told.take(told.turns.local({}, works=False)) == ["running", "Inserted:m", "idle:end_turn"]
     told.turns.submit("n")
-    assert told.take(told.turns.local(works=True)) == ["running", "Inserted:n"]
+    assert told.take(told.turns.local({}, works=True)) == ["running", "Inserted:n"]
     told.started()
     assert told.completed() == ["idle:end_turn"]
 
@@ -263,3 +263,68 @@ def test_a_message_after_one_that_was_looked_up(told: Told) -> None:
     told.submit("m2", "t2")
     told.active()
     assert told.completed("t2") == ["Rejected:m2", "idle:end_turn"]
+
+
+REVIEW = {"turn": {"id": "r"}}
+FAILED = {"error": {"message": "no repository"}}
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("result", [REVIEW, {}])
+def test_a_command_ends_with_what_failed_before_it_was_a_turn(told: Told, result: Any, early: bool) -> None:
+    told.turns.submit("m")
+    if early:
+        assert told.completed("r", "failed", **FAILED) == []
+        assert told.take(told.turns.local(result, works=True)) == ["running", "Inserted:m", "idle:error"]
+    else:
+        assert told.take(told.turns.local(result, works=True)) == ["running", "Inserted:m"]
+        assert told.completed("r", "failed", **FAILED) == ["idle:error"]
+    assert told.events[-1].error["message"] == "no repository"
+    assert told.events[-1].usage is None
+    assert told.turns.awaited is None
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_prompt_is_refused_by_what_failed_before_it_was_a_turn(told: Told, early: bool) -> None:
+    told.turns.checked()
+    told.turns.submit("m")
+    if early:
+        assert told.completed("t1", "failed", **FAILED) == []
+        words = told.take(told.turns.taken({"turn": {"id": "t1"}}))
+    else:
+        told.turns.taken({"turn": {"id": "t1"}})
+        words = told.completed("t1", "failed", **FAILED)
+    assert words == ["Rejected:m", "idle"]
+    assert str(told.events[0].error) == "no repository"
+    assert told.turns.suspect
+
+
+def test_a_review_ends_under_another_id(told: Told) -> None:
+    told.turns.submit("m")
+    told.take(told.turns.local(REVIEW, works=True))
+    told.started("inner")
+    assert told.completed("r") == ["idle:end_turn"]
+
+
+def test_the_end_of_another_turn_ends_nothing(told: Told) -> None:
+    told.submit(turn_id="t2")
+    told.active()
+    assert told.completed("t1", "failed", **FAILED) == []
+    told.started("t2")
+    assert told.item("m") == ["Inserted:m"]
+    assert told.completed("t2") == ["idle:end_turn"]
+
+
+def test_a_message_that_no_turn_takes_in_is_refused(told: Told) -> None:
+    told.started("own")
+    told.submit(turn_id="t2")
+    assert told.notify("error", {"turnId": "t2", "willRetry": True, **FAILED}) == []
+    assert told.notify("error", {"turnId": "t2", "willRetry": False, **FAILED}) == ["Rejected:m"]
+    assert told.completed("own") == ["idle:end_turn"]
+
+
+def test_work_that_nobody_waits_for_any_more(told: Told) -> None:
+    assert told.take(told.turns.given_up(RuntimeDied("it goes on"))) == []
+    told.started()
+    told.turns.interrupt()
+    assert told.take(told.turns.given_up(RuntimeDied("it goes on"))) == ["idle:error"]

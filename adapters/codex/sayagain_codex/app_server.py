@@ -117,6 +117,8 @@ class AppServer:
         self._ended = anyio.Event()
         self.gone = anyio.Event()
         """Set when the process is gone and its listeners were told."""
+        self.heard = anyio.current_time()
+        """When it last said anything, by the clock of the event loop."""
         self._leaving = False
         self._uses = 0
         self._unused = anyio.Event()
@@ -146,6 +148,7 @@ class AppServer:
         splitter = LineSplitter(MAX_MESSAGE)
         try:
             async for chunk in self._process.stdout:
+                self.heard = anyio.current_time()
                 for line in splitter.feed(chunk):
                     self._take(line)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):

@@ -39,6 +39,11 @@ class Children:
             self._turns.pop(params["threadId"], None)
         return False
 
+    @property
+    def stopped(self) -> bool:
+        """Whether those that run were interrupted."""
+        return self._stopped
+
     def work_began(self) -> None:
         """A turn of the root began, whoever began it: what was stopped before it is none of its work."""
         self._stopped = False

@@ -30,7 +30,7 @@ Arguments = TypeVarTuple("Arguments")
 
 
 class Owner(Protocol):
-    """A session, as its threads see it. Plain calls, made by the reader; but for :meth:`store`."""
+    """A session, as its process sees it. Plain calls, made by the reader; but for :meth:`store`."""
 
     def notified(self, method: str, params: Params) -> None:
         """A notification of one of the session's threads."""
@@ -42,6 +42,11 @@ class Owner(Protocol):
 
     def announced(self, method: str, params: Params) -> None:
         """A notification that belongs to no thread."""
+        ...
+
+    @property
+    def works(self) -> bool:
+        """Whether anything of the session's is under way in the process."""
         ...
 
     async def store(self, use: Use) -> None:
@@ -74,6 +79,10 @@ class Routes:
     def owners(self) -> set[Owner]:
         """All sessions that have threads here."""
         return set(self._owners.values())
+
+    def work(self) -> bool:
+        """Whether anything of any session's is under way."""
+        return any(owner.works for owner in self.owners)
 
     def route(self, thread_id: str, owner: Owner) -> None:
         """From now on this thread's messages are the session's; what waits is delivered first."""

@@ -20,6 +20,7 @@ from sayagain_codex.executable import INSTALL, check_version
 from sayagain_codex.launch import Launched, Launcher
 from sayagain_codex.patience import Patience
 from sayagain_codex.routes import Heard, Owner, Routes
+from sayagain_codex.watch import watch
 
 __all__ = ["Servers"]
 
@@ -229,6 +230,7 @@ class Servers:
         server = AppServer(launched.process, routes, self._patience)
         self._routes[server] = routes
         self._tasks.start_soon(server.guard, self._run, server, routes)
+        self._tasks.start_soon(server.guard, watch, server, routes.work, self._patience.answer)
         try:
             hello = await _greet(server, launched.executable)
             check_version(hello.get("userAgent"), launched.executable)

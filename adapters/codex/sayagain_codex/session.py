@@ -16,7 +16,7 @@ import anyio
 import anyio.abc
 
 from sayagain import fault_points
-from sayagain.errors import InvalidParams, RuntimeDied
+from sayagain.errors import InvalidParams, RuntimeDied, RuntimeFault
 from sayagain.fault_points import Point
 from sayagain.runtime.events import Ask, ChildAnnounced, RuntimeEvent
 from sayagain.runtime.seam import OWNER_PATIENCE, SessionSetup
@@ -27,6 +27,7 @@ from sayagain_codex.app_server import AppServer, Leaving, RequestId, Use
 from sayagain_codex.asks import Asks
 from sayagain_codex.children import Children
 from sayagain_codex.commands import parse
+from sayagain_codex.endings import Endings
 from sayagain_codex.host import Host
 from sayagain_codex.offers import Offers
 from sayagain_codex.outbox import Outbox
@@ -75,6 +76,7 @@ class CodexSession:
         self._outbox = Outbox(session_id)
         self._titles = Titles(self._outbox)
         self._offers = Offers(session_id, self._outbox)
+        self._endings = Endings()
         self._children = Children()
         self._terminals = Terminals(self._translator, self.notified)
         self._word = Word()
@@ -97,6 +99,8 @@ class CodexSession:
             patience=patience,
             tasks=self._tasks,
             word=self._word,
+            tell=self.notified,
+            deliver=self._turn_over,
         )
         self._submission = Submission(
             session_id,
@@ -111,8 +115,6 @@ class CodexSession:
             word=self._word,
         )
         self._background: Sequence[Params] = []
-        # The end of a cancelled turn, of which commands are still being ended.
-        self._held_end: Params | None = None
 
     @property
     def session_id(self) -> str:
@@ -198,6 +200,32 @@ class CodexSession:
 
     def notified(self, method: str, params: Params) -> None:
         """See :class:`~sayagain_codex.routes.Owner`."""
+        for told, meant in self._endings.told(method, self._terminals.told(method, params)):
+            self._notified(told, meant)
+        self._stopping.release()
+        self._tell_background()
+        self._word.wake()
+
+    def _notified(self, method: str, params: Params) -> None:
+        if method == "turn/started":
+            self._stopping.began(str(params.get("threadId")))
+        if method != "turn/completed":
+            self._translate(method, params)
+        server = self._host.server
+        if params.get("threadId") == self._session_id:
+            self._root(method, params)
+        elif self._children.notification(method, params) and server is not None:
+            self._tasks.start_soon(self._children.interrupt, server)
+        if method == "turn/completed":
+            if self._stopping.holds(params):
+                self._outbox.emit_all(self._translator.turn_over(params))
+            else:
+                self._turn_over(params)
+            if server is not None:
+                status = "interrupted" if params["turn"]["status"] == "interrupted" else "failed"
+                self._tasks.start_soon(self._terminals.check, server, str(params["threadId"]), status)
+
+    def _translate(self, method: str, params: Params) -> None:
         events = self._translator.notification(method, params)
         self._outbox.emit_all(events)
         for event in events:
@@ -206,15 +234,11 @@ class CodexSession:
                 self._host.claim(event.child_id.removeprefix(f"{self._session_id}."))
         for request_id, outcome in self._asks.announced():
             self._ask(request_id, outcome)
-        server = self._host.server
-        if params.get("threadId") == self._session_id:
-            self._root(method, params)
-        elif self._children.notification(method, params) and server is not None:
-            self._tasks.start_soon(self._children.interrupt, server)
-        if method == "turn/completed" and (server := self._host.server) is not None:
-            self._tasks.start_soon(self._terminals.check, server, str(params["threadId"]))
-        self._tell_background()
-        self._word.wake()
+
+    def _turn_over(self, params: Params) -> None:
+        self._translate("turn/completed", params)
+        if params["threadId"] == self._session_id:
+            self._turn("turn/completed", params)
 
     def _tell_background(self, *, anew: bool = False) -> None:
         """The idle state once more, when what runs in the background changed; other states have it anyhow (UPD-8)."""
@@ -240,27 +264,12 @@ class CodexSession:
         if self._turns.is_proof(method, params):
             self._submission.item_completed()
         if method == "turn/started":
-            self._release_end()
             self._children.work_began()
         if method == "turn/completed":
             self._tasks.start_soon(self._host.note_file)
             self._outbox.emit_all(self._asks.over(params["turn"]["id"]))
-            if self._stopping.goes_on(params["turn"]):
-                self._held_end = params
-                self._tasks.start_soon(self._end_late, params)
-                return
-        self._turn(method, params)
-
-    async def _end_late(self, params: Params) -> None:
-        await self._stopping.end_rest(params["turn"])
-        if self._held_end is params:
-            self._release_end()
-            self._word.wake()
-
-    def _release_end(self) -> None:
-        params, self._held_end = self._held_end, None
-        if params is not None:
-            self._turn("turn/completed", params)
+        else:
+            self._turn(method, params)
 
     def _turn(self, method: str, params: Params) -> None:
         self._submission.tell(self._turns.notification(method, params))
@@ -293,10 +302,12 @@ class CodexSession:
         """See :class:`~sayagain_codex.routes.Owner`."""
         fault_points.passing(Point.RUNTIME_GONE)
         self._host.gone()
+        self._endings.clear()
         self._children.clear()
         self._outbox.emit_all(self._asks.clear())
-        self._outbox.emit_all(self._translator.close_calls("cancelled" if self._turns.cancelling else "failed"))
-        self._release_end()
+        cancelled = self._turns.cancelling or self._stopping.holding
+        self._outbox.emit_all(self._translator.close_calls("cancelled" if cancelled else "failed"))
+        self._stopping.release(all_of_them=True)
         self._submission.died(detail)
         self._tell_background()
         self._word.wake()
@@ -362,17 +373,32 @@ class CodexSession:
     async def _stop(self) -> None:
         server = self._host.server
         try:
-            if self._works():
-                await self._stopping.everything(self._works)
+            stopped = not self._works() or await self._stopping.everything(self._works)
         except Exception:
-            # What is stored is settled by the end of the process, and a session that cannot end keeps its thread.
-            logger.exception("stopping a session failed unexpectedly; Codex is ended")
-            if server is not None:
-                await server.kill()
+            logger.exception("stopping a session failed unexpectedly")
+            stopped = False
+        if not stopped and server is not None:
+            logger.warning("the work of a session does not stop")
+            await self._give_up(server)
+
+    async def _give_up(self, server: AppServer) -> None:
+        """Other sessions work in the same process, so it is ended when it answers nothing, and else for one reason."""
+        if self._submission.given:
+            # Nothing but the end of the process settles what it has stored.
+            await server.kill()
+            return
+        with suppress(RuntimeFault):
+            await server.request("thread/loaded/list", {}, patience=self._patience.finish)
+        self._outbox.emit_all(self._turns.given_up(RuntimeFault("Codex did not stop the work")))
 
     async def _fail(self) -> None:
         """Nobody knows any more what state this is in: the end of the events ends the session, which closes it."""
         self._outbox.close()
+
+    @property
+    def works(self) -> bool:
+        """See :class:`~sayagain_codex.routes.Owner`."""
+        return self._works() or bool(self._translator.terminals())
 
     def _works(self) -> bool:
         subagents = any(entry["type"] == "subagent" for entry in self._translator.background(self._session_id))

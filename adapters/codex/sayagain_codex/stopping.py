@@ -2,15 +2,22 @@
 
 Codex lets the command of an interrupted turn run on as a background terminal, and tells the end of the turn before
 anything could be done about it (measured). Nothing of cancelled work may come after its end (CAN-2), so that end is
-held back until the commands are gone.
+held back until the commands are gone: a subagent's until its own are, the root's until all are.
+
+Whether anything runs that could be stopped is said by the answer to an interrupt (measured)::
+
+    {}                                             it is stopped, and turn/completed follows
+    no active turn to interrupt                    nothing runs; or not yet, in the first milliseconds of a turn
+    expected active turn id ... but found <id>     another turn runs than we know of
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
@@ -31,9 +38,15 @@ logger = logging.getLogger(__name__)
 Params = Mapping[str, Any]
 Turnset = AbstractSet[tuple[str, str]]
 
+_NOTHING: Final = "no active turn"
+_ANOTHER: Final = re.compile(r"expected active turn id .* but found (\S+)")
+
 
 class Stopping:
-    """Interrupts what works. Codex takes no interrupt at any time, so each may take a while."""
+    """Interrupts what works. Codex takes no interrupt at any time, so each may take a while.
+
+    ``tell`` takes a notification that Codex left out, ``deliver`` the end of a turn that was held back.
+    """
 
     def __init__(
         self,
@@ -46,6 +59,8 @@ class Stopping:
         patience: Patience,
         tasks: SessionTasks,
         word: Word,
+        tell: Callable[[str, Params], None],
+        deliver: Callable[[Params], None],
     ) -> None:
         self._session_id = session_id
         self._host = host
@@ -55,6 +70,10 @@ class Stopping:
         self._patience = patience
         self._tasks = tasks
         self._word = word
+        self._tell = tell
+        self._deliver = deliver
+        # Ends of cancelled turns (turn/completed), by thread, of which commands are still being ended.
+        self._ends: dict[str, Params] = {}
 
     async def interrupt(self) -> None:
         """Stop the turn. A message that is being stored is stored first: an interrupt in between leaves a ghost.
@@ -87,23 +106,46 @@ class Stopping:
             await self.at_once()
 
     async def at_once(self) -> None:
-        """Stop the turn now. In its first milliseconds it cannot be interrupted (measured): it is tried again."""
-        server = self._host.server
-        while server is not None and self._host.server is server and self._turns.active and self._turns.cancelling:
-            if self._turns.turn_id is not None:
-                try:
-                    await server.request(
-                        "turn/interrupt", {"threadId": self._session_id, "turnId": self._turns.turn_id}
-                    )
-                except AppServerError as error:
-                    logger.debug("an interrupt was refused: %s", error)
-                except RuntimeFault:
+        """Stop the turn now.
+
+        In its first milliseconds it cannot be interrupted (measured): it is tried again. When Codex says for longer
+        that nothing runs, then nothing does, and the end that it did not tell is told.
+        """
+        server, last = self._host.server, anyio.current_time() + self._patience.finish
+        while server is not None and self._host.server is server and self._is_to_stop():
+            turn_id = self._turns.awaited
+            try:
+                # The id of no turn is answered as one that is over.
+                params = {"threadId": self._session_id, "turnId": turn_id or self._session_id}
+                await server.request("turn/interrupt", params)
+            except AppServerError as error:
+                logger.debug("an interrupt was refused: %s", error)
+                if another := _ANOTHER.match(error.message):
+                    self._turns.turn_id = another[1]
+                elif _NOTHING in error.message and anyio.current_time() >= last:
+                    logger.warning("Codex left out the end of a turn")
+                    turn: Params = {"id": turn_id or "", "status": "interrupted", "items": []}
+                    self._tell("turn/completed", {"threadId": self._session_id, "turn": turn})
                     return
-                else:
-                    await self._children.interrupt(server)
-                    return
+            except RuntimeFault:
+                return
+            else:
+                self._tasks.start_soon(self._insist, server)
+                await self._children.interrupt(server)
+                return
             with anyio.move_on_after(RETRY):
                 await self._word.wait()
+
+    async def _insist(self, server: AppServer) -> None:
+        with anyio.move_on_after(self._patience.finish):
+            while self._is_to_stop():
+                await self._word.wait()
+        if self._host.server is server and self._is_to_stop():
+            await self.at_once()
+
+    def _is_to_stop(self) -> bool:
+        works = self._turns.active or self._turns.submitted is not None
+        return works and self._turns.cancelling and self._session_id not in self._ends
 
     async def _subagents(self) -> None:
         server, turns = self._host.server, self._children.turns()
@@ -113,17 +155,46 @@ class Stopping:
 
     # What an interrupt leaves.
 
-    def goes_on(self, turn: Params) -> bool:
-        """Whether parts of the cancelled turn, which is said to be over, still work."""
-        return self._turns.cancelling and turn["status"] != "completed" and self._works(self._of(turn))
+    def holds(self, params: Params) -> bool:
+        """Whether the end of a turn is told later: it is said to be over, was cancelled, and parts of it still work."""
+        if params["turn"]["status"] == "completed" or not self._works(self._of(params)):
+            return False
+        self._ends[params["threadId"]] = params
+        self._tasks.start_soon(self._end_rest, params)
+        return True
 
-    async def end_rest(self, turn: Params) -> None:
+    @property
+    def holding(self) -> bool:
+        """Whether the end of a turn is held back."""
+        return bool(self._ends)
+
+    def release(self, *, all_of_them: bool = False) -> None:
+        """Tell the ends of which nothing works any more; the root's is the last."""
+        for thread_id in sorted(self._ends, key=lambda thread_id: thread_id == self._session_id):
+            if all_of_them or not self._works(self._of(self._ends[thread_id])):
+                self._deliver(self._ends.pop(thread_id))
+
+    def began(self, thread_id: str) -> None:
+        """A turn began: what was held back of the turn before it comes first, and with the root's all of its work's."""
+        if thread_id == self._session_id:
+            self.release(all_of_them=True)
+        elif thread_id in self._ends:
+            self._deliver(self._ends.pop(thread_id))
+
+    async def _end_rest(self, params: Params) -> None:
         """End what still works of the cancelled turn; waits until it is gone, shortly."""
         if self._host.server is not None:
-            await self._end(self._host.server, lambda: self._of(turn))
+            await self._end(self._host.server, lambda: self._of(params))
+        if self._ends.get(params["threadId"]) is params:
+            self.release(all_of_them=True)
+            self._word.wake()
 
-    def _of(self, turn: Params) -> Turnset:
-        return {(self._session_id, turn["id"]), *self._children.of_work}
+    def _of(self, params: Params) -> Turnset:
+        """The turns whose parts end with this one, if it was cancelled: one of the root, or of a subagent."""
+        turn = (params["threadId"], params["turn"]["id"])
+        if params["threadId"] != self._session_id:
+            return {turn} if self._children.stopped else set()
+        return {turn, *self._children.of_work} if self._turns.cancelling else set()
 
     def _works(self, turns: Turnset) -> bool:
         return bool(self._terminals.started_in(turns)) or not turns.isdisjoint(self._children.turns())
@@ -137,14 +208,14 @@ class Stopping:
                         await self._terminals.cancel(server, terminal.terminal_id)
                     except (InvalidParams, AppServerError) as error:
                         logger.debug("a command was not ended: %s", error)
-                        await self._terminals.check(server, terminal.thread_id)
+                        await self._terminals.check(server, terminal.thread_id, "interrupted")
                     except RuntimeFault:
                         return
                 with anyio.move_on_after(RETRY):
                     await self._word.wait()
 
-    async def everything(self, works: Callable[[], bool]) -> None:
-        """Stop the turn and the subagents, until nothing ``works``; an app-server that does not stop is ended."""
+    async def everything(self, works: Callable[[], bool]) -> bool:
+        """Stop the turn and the subagents, until nothing ``works``; false when something does after a while."""
         server = self._host.server
         with anyio.move_on_after(self._patience.stop):
             await self.interrupt()
@@ -152,7 +223,5 @@ class Stopping:
                 await self._children.interrupt(server)
             while works():
                 await self._word.wait()
-            return
-        if server is not None:
-            logger.warning("Codex does not stop; it is ended")
-            await server.kill()
+            return True
+        return False

@@ -176,7 +176,6 @@ class Submission:
 
     async def _begin(self, message: _Message, use: Use, held: ExitStack) -> None:
         """Write the submitted message, and see that it is answered."""
-        self._tasks.start_soon(self._watch, use.server, message.id)
         with held:
             if self._unwritten is message and await self._write(message, use):
                 return
@@ -201,7 +200,7 @@ class Submission:
                 self._titles.prompted(message.parts)
             else:
                 command, params = message.command, {"threadId": self._session_id, **message.command.params}
-                await client.request(command.method, params, on_answer=lambda _: self._done(message.id, command))
+                await client.request(command.method, params, on_answer=lambda it: self._done(message.id, command, it))
         except AppServerError as error:
             return self._turns.submitted != message.id or self._not_taken(message, error)
         except Leaving:
@@ -235,25 +234,15 @@ class Submission:
         self._word.wake()
 
     def _taken(self, result: Params) -> None:
-        self._turns.taken(result)
+        self.tell(self._turns.taken(result))
+        self._word.wake()
         fault_points.passing(Point.CODEX_TAKEN)
 
-    def _done(self, message_id: str, command: Command) -> None:
+    def _done(self, message_id: str, command: Command, result: Params) -> None:
         """A local command was accepted; called by the reader, before anything of its turn."""
         self._live_only.add(message_id)
-        self._outbox.emit_all(self._turns.local(works=command.works))
+        self._outbox.emit_all(self._turns.local(result, works=command.works))
         self._word.wake()
-
-    async def _watch(self, server: AppServer, message_id: str) -> None:
-        """A submitted prompt is never left unanswered: an app-server that says nothing and answers nothing is ended."""
-        while self._turns.submitted == message_id and self._host.server is server:
-            with anyio.move_on_after(self._patience.answer):
-                await self._word.wait()
-                continue
-            try:
-                await server.request("thread/loaded/list", {})
-            except RuntimeFault as error:
-                logger.debug("asked whether it lives: %s", error)
 
     def withdraw(self, message_id: str) -> bool:
         """Take it back before it is written.
@@ -264,7 +253,7 @@ class Submission:
             if self._turns.submitted == message_id:
                 self._tasks.start_soon(self._stopping.unless_stored, message_id)
             return False
-        self._unwritten = None
+        self._unwritten = self._message = None
         self._turns.take_back(message_id)
         self._word.wake()
         return True

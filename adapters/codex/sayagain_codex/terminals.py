@@ -31,6 +31,14 @@ class Terminals:
         """Those that run and were started in these turns, named by thread and turn."""
         return [t for t in self._translator.terminals() if (t.thread_id, t.turn_id) in turns]
 
+    def told(self, method: str, params: Params) -> Params:
+        """A command that was ended here is told as failed; it was cancelled."""
+        item = as_mapping(params.get("item"))
+        if method != "item/completed" or item.get("id") not in self._ending:
+            return params
+        self._ending.discard(item["id"])
+        return {**params, "item": {**item, "status": "interrupted"}} if item.get("status") == "failed" else params
+
     async def cancel(self, server: AppServer | None, terminal_id: str) -> None:
         """End the command of a terminal; raises :class:`~sayagain.errors.InvalidParams` for ``terminalId`` (TC-4).
 
@@ -55,8 +63,8 @@ class Terminals:
         if not ended:
             raise InvalidParams("terminalId", "the command has ended")
 
-    async def check(self, server: AppServer, thread_id: str) -> None:
-        """Tell the end of each command that its turn took with it, without a word (measured)."""
+    async def check(self, server: AppServer, thread_id: str, status: str) -> None:
+        """Tell the end of each command that its turn took with it, without a word (measured), with this ``status``."""
         left = [t.terminal_id for t in self._translator.terminals() if t.thread_id == thread_id and t.background]
         self._ending.intersection_update(t.terminal_id for t in self._translator.terminals())
         if not left:
@@ -73,6 +81,4 @@ class Terminals:
             item = self._translator.item_of({"threadId": thread_id, "itemId": item_id})
             # Some may have ended in order meanwhile.
             if item is not None and item_id not in running and item_id not in self._ending:
-                self._tell(
-                    "item/completed", {"threadId": thread_id, "turnId": "", "item": {**item, "status": "failed"}}
-                )
+                self._tell("item/completed", {"threadId": thread_id, "turnId": "", "item": {**item, "status": status}})

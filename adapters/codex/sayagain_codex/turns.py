@@ -6,9 +6,10 @@ What Codex says of one prompt, in order (measured, codex 0.163)::
     -> item/completed (userMessage) -> ... -> thread/status/changed idle -> turn/completed
 
 The completed item that bears our id alone proves insertion: a SIGKILL at anything before it can lose the message. A
-turn ends at ``turn/completed``, which is the last word on a message that it has not stored, too. Turns that Codex
-starts by itself are told in the same way. A ``turn/start`` that meets a running turn is taken as a steer, and a steer
-can vanish with its turn, so such a message has to be given again.
+turn ends at ``turn/completed``, which is the last word on a message that it has not stored, too. So does what failed
+before it was a turn (:mod:`sayagain_codex.endings`); there the response may come last. Turns that Codex starts by
+itself are told in the same way. A ``turn/start`` that meets a running turn is taken as a steer, and a steer can vanish
+with its turn, so such a message has to be given again.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class Turns:
         self._cancelling = False
         self._steered = False
         self._ours: str | None = None
+        # An end without a beginning that came before anybody knew whose it is.
+        self._early: Params | None = None
         self._refusal: str | None = None
         self._confirming = False
         self._judged = False
@@ -68,6 +71,11 @@ class Turns:
     def active(self) -> bool:
         """Whether foreground work is under way."""
         return self._active
+
+    @property
+    def awaited(self) -> str | None:
+        """The turn that runs, or else the one that was announced for the last message."""
+        return self.turn_id or self._ours
 
     @property
     def suspect(self) -> bool:
@@ -95,6 +103,7 @@ class Turns:
         assert self.submitted is None
         self.submitted = message_id
         self._ours = None
+        self._early = None
         self._steered = False
         self._refusal = None
         self._confirming = False
@@ -105,11 +114,13 @@ class Turns:
         if self.submitted == message_id:
             self.submitted = None
 
-    def taken(self, result: Params) -> None:
-        """The response to ``turn/start``, which comes before anything of its turn."""
-        turn_id = as_text(as_mapping(result.get("turn")).get("id")) or None
+    def taken(self, result: Params) -> Sequence[RuntimeEvent | Lost]:
+        """The response to ``turn/start``, which comes before anything of its turn; what is known of that already."""
+        turn_id = _announced(result)
         self._steered = self._active and turn_id == self.turn_id
         self._ours = turn_id
+        early, self._early = self._early, None
+        return list(self._completed(early)) if early is not None and early.get("id") == turn_id else []
 
     @property
     def judged(self) -> bool:
@@ -136,14 +147,19 @@ class Turns:
         if not self._active:
             yield from self._work("running")
 
-    def local(self, *, works: bool) -> Iterator[RuntimeEvent]:
+    def local(self, result: Params, *, works: bool) -> Iterator[RuntimeEvent]:
         """The submitted message was a local command, and is done; ``works`` says that a turn follows (PRM-7)."""
         if self.submitted is not None:
             message_id, self.submitted = self.submitted, None
+            self._ours = _announced(result)
+            early, self._early = self._early, None
             yield from self.began()
             yield Inserted(message_id)
             if not works:
                 yield from self._end("end_turn", None)
+            elif early is not None and self._ours in (None, early.get("id")):
+                self._ours = None
+                yield from self._end(*_ending(early, cancelling=self._cancelling))
 
     def refused(self, error: SayagainError) -> Iterator[RuntimeEvent]:
         """The submitted message is not stored and never will be."""
@@ -187,6 +203,8 @@ class Turns:
                     self._refusal = " ".join(words).strip() or "A hook blocked the prompt"
             case "turn/completed":
                 yield from self._completed(params["turn"])
+            case "error" if params.get("willRetry") is not True:
+                yield from self._failed(params)
             case _:
                 pass
 
@@ -197,7 +215,13 @@ class Turns:
     def gone(self) -> None:
         """The process is gone; :meth:`died` follows."""
         self.turn_id = None
+        self._ours = None
         self._suspect = True
+
+    def given_up(self, error: SayagainError) -> Iterator[RuntimeEvent]:
+        """Nobody waits for the end of the work any more."""
+        if self._active:
+            yield from self._end("error", to_wire(error))
 
     def died(self, error: RuntimeFault) -> Iterator[RuntimeEvent]:
         """The work ended with the process. Call after the submitted message is settled, and before the next one."""
@@ -211,16 +235,30 @@ class Turns:
         yield self._state("requires_action" if state == "requires_action" else "running")
 
     def _completed(self, turn: Params) -> Iterator[RuntimeEvent | Lost]:
-        verdict = self._verdict(turn) if self.submitted is not None and self._ours == turn.get("id") else None
+        turn_id = turn.get("id")
+        # A review begins under another id than it ends (measured); what ends without a beginning may be anything's.
+        ends = self._active and (self.turn_id is not None or self._ours in (None, turn_id))
+        if self._ours is None and self.submitted is not None and not self._active:
+            self._early = turn
+        verdict = self._verdict(turn) if self.submitted is not None and self._ours == turn_id else None
         if self._confirming:
             self._judged, verdict = verdict is not None, None
         if isinstance(verdict, SayagainError):
             yield from self.refused(verdict)
-        if self._active:
+        if ends:
+            usage = self._usage() if self.turn_id is not None else None
             self.turn_id = None
-            yield from self._end(*_ending(turn, cancelling=self._cancelling), self._usage())
+            self._ours = None if self._ours == turn_id else self._ours
+            yield from self._end(*_ending(turn, cancelling=self._cancelling), usage)
         if isinstance(verdict, Lost):
             yield verdict
+
+    def _failed(self, params: Params) -> Iterator[RuntimeEvent]:
+        """An error of the submitted message's own, while another turn runs, that it was to become a part of."""
+        turn_id = params.get("turnId")
+        if self.submitted is not None and self._ours == turn_id and self.turn_id not in (None, turn_id):
+            self._suspect = True
+            yield from self.refused(self._reason(params))
 
     def _verdict(self, turn: Params) -> SayagainError | Lost:
         """What the end of its turn means for the submitted message, which nothing has proved."""
@@ -247,6 +285,11 @@ class Turns:
     ) -> Foreground:
         # While the foreground works, what it started is its own.
         return Foreground(self._session_id, state, stop_reason, error, usage, self._background())
+
+
+def _announced(result: Params) -> str | None:
+    """The turn that an answer announces; that to a compaction announces none (measured)."""
+    return as_text(as_mapping(result.get("turn")).get("id")) or None
 
 
 def _ending(turn: Params, *, cancelling: bool) -> tuple[str, Params | None]:

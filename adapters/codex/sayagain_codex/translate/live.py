@@ -170,6 +170,12 @@ class LiveTranslator:
         """The tokens of the root's turn so far, as the ``usage`` of an idle state."""
         return turn_usage(self._root.total_before, self._root.total)
 
+    def turn_over(self, params: Mapping[str, Any]) -> list[RuntimeEvent]:
+        """The end of a turn that is told later: what it left open is over, but for commands that run on."""
+        turn, thread = as_mapping(params.get("turn")), self._threads.get(as_text(params.get("threadId")))
+        status = "failed" if turn.get("status") == "failed" else "cancelled"
+        return self._updates(thread, thread.items.end_turn(as_text(turn.get("id")), status)) if thread else []
+
     def close_calls(self, status: str) -> list[RuntimeEvent]:
         """End everything that is open, children's too, and every child: the process is gone.
 
@@ -264,9 +270,8 @@ class LiveTranslator:
 
     def _turn_completed(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
         turn = as_mapping(params.get("turn"))
-        turn_id, status = as_text(turn.get("id")), as_text(turn.get("status"))
-        events = self._updates(thread, thread.items.end_turn(turn_id, "failed" if status == "failed" else "cancelled"))
-        reason = subagents.STOP_REASONS.get(status, "end_turn")
+        events = self.turn_over(params)
+        reason = subagents.STOP_REASONS.get(as_text(turn.get("status")), "end_turn")
         fault = None
         if reason == "error":
             message = as_text(as_mapping(turn.get("error")).get("message"))
