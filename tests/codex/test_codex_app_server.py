@@ -234,12 +234,6 @@ async def test_who_leaves_is_given_only_what_was_begun(log: Log) -> None:
             assert (await process.answer({"a": 1}))["method"] == "begun"
             await call.done.wait()
             assert call.outcome == {"a": 1}
-        client.stay()
-        call = Call()
-        tasks.start_soon(call.run, client, "m")
-        await process.answer({})
-        await call.done.wait()
-        assert call.outcome == {}
 
 
 async def test_more_than_one_can_wait_until_nobody_uses_it(log: Log) -> None:
@@ -358,7 +352,7 @@ async def test_what_fails_beside_the_sessions_ends_codex_and_not_the_agent(
         async def surprise(*_: Any, **__: Any) -> Any:
             raise KeyError("surprise")
 
-        monkeypatch.setattr(client, "request", surprise)
+        monkeypatch.setattr(client, "give", surprise)
         process.say({"method": "x", "params": {"threadId": "child"}})
         await client.gone.wait()
         assert session.heard == ["Codex ended (signal SIGKILL)"]

@@ -15,11 +15,13 @@ import anyio.lowlevel
 import pytest
 
 from sayagain.errors import AuthRequired, RuntimeDied, RuntimeFault
+from sayagain.processes.spawn import ExitStatus
 from sayagain.protocol.lines import TooLong
 from sayagain.runtime.events import Foreground, Inserted, Rejected, RuntimeEvent
 from sayagain.runtime.history import HistoryEntry
 from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.responses_api import ResponsesService
+from sayagain.testing.responses_script import Hold, Script, Step, Text
 from sayagain_codex import pages, submission
 from sayagain_codex.app_server import AppServer, AppServerError, Use
 from sayagain_codex.runtime import CodexRuntime
@@ -384,21 +386,51 @@ async def settle_then(do: Callable[[], None]) -> None:
 
 
 @pytest.mark.usefixtures("own_login")
-async def test_a_login_that_is_cancelled_before_anything_is_stored_changes_nothing(
-    runtime: CodexRuntime, cwd: str
+@pytest.mark.parametrize("close", [False, True])
+async def test_a_turn_can_be_stopped_while_somebody_signs_in(
+    runtime: CodexRuntime, script: Script, cwd: str, close: bool
 ) -> None:
-    session = await runtime.new(SessionSetup(cwd=cwd))
+    """The process waits for somebody else's answer before another one takes its place."""
+    script.steps = [Step("hello", [[Text("I begin"), Hold("work")]])]
+    session, other = [await runtime.new(SessionSetup(cwd=cwd)) for _ in range(2)]
+    events = session.events()
+    await session.submit(ID, TEXT)
+    assert isinstance(await outcome(events), Inserted)
     server = await runtime._servers.get()
-    with server.use():
-        async with anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
+        with server.use():
             tasks.start_soon(runtime.login, "api-key", {})
             while not server.leaving:
                 await settle()
-            tasks.cancel_scope.cancel()
-        assert not server.leaving
-    assert await runtime._servers.get() is server
-    await session.submit(ID, TEXT)
-    assert isinstance(await outcome(session.events()), Inserted)
+            if close:
+                await session.close()
+            else:
+                await session.interrupt()
+                await idle(events)
+    assert server.status == ExitStatus(0, None)
+    await other.submit(ID, TEXT)
+    assert isinstance(await outcome(other.events()), Inserted)
+
+
+@pytest.mark.usefixtures("own_login")
+async def test_a_child_that_begins_while_somebody_signs_in_is_no_stranger(runtime: CodexRuntime, cwd: str) -> None:
+    session = await runtime.new(SessionSetup(cwd=cwd))
+    server = await runtime._servers.get()
+    routes = runtime._servers._routes[server]
+    asked: list[str] = []
+    with server.use() as use:
+        server.leave()
+        await session.store(use)
+        give = server.give
+
+        async def noted(method: str, *arguments: Any) -> Any:
+            asked.append(method)
+            return await give(method, *arguments)
+
+        server.give = noted  # type: ignore[method-assign]
+        routes.notified(server, "turn/started", {"threadId": "child", "turn": {"id": "t"}})
+        await settle()
+    assert asked == ["thread/read"]
 
 
 @pytest.mark.usefixtures("own_login")
@@ -565,6 +597,64 @@ class TestInTheBrowser:
         await (await runtime._servers.get()).kill()
         await over.wait()
         assert outcomes == ["Codex ended before somebody signed in"]
+
+    async def test_one_that_comes_to_nothing_costs_no_key_and_no_work(
+        self, runtime: CodexRuntime, script: Script, cwd: str, browser: Opened
+    ) -> None:
+        script.steps = [Step("hello", [[Text("I begin"), Hold("work")]])]
+        await runtime.login("api-key", {})
+        session = await runtime.new(SessionSetup(cwd=cwd))
+        await session.submit(ID, TEXT)
+        assert isinstance(await outcome(session.events()), Inserted)
+        server = await runtime._servers.get()
+        browser(lambda _: False)
+        with pytest.raises(RuntimeFault, match="No browser"):
+            await runtime.login("chatgpt", {})
+        assert await runtime._servers.get() is server
+        assert (await runtime.auth_status())["state"] == "authenticated"
+
+    async def test_one_that_succeeds_beside_a_key_takes_its_place(
+        self, runtime: CodexRuntime, own_login: Path, browser: Opened, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await runtime.login("api-key", {})
+        before = await runtime._servers.get()
+        browser(lambda _: True)
+        take = AppServer._take
+
+        def take_both(server: AppServer, line: bytes | TooLong) -> None:
+            take(server, line)
+            assert isinstance(line, bytes)
+            if login_id := (json.loads(line).get("result") or {}).get("loginId"):
+                over = {"loginId": login_id, "success": True}
+                take(server, json.dumps({"method": "account/login/completed", "params": over}).encode())
+
+        monkeypatch.setattr(AppServer, "_take", take_both)
+        await runtime.login("chatgpt", {})
+        assert not before.running
+        # That of the user, who signed in otherwise.
+        assert (await runtime.auth_status())["state"] == "authenticated"
+        arguments = Path(f"/proc/{(await runtime._servers.get()).runtime_pid}/cmdline").read_bytes()
+        assert b"ephemeral" not in arguments
+
+    async def test_one_that_is_cancelled_at_once_opens_nothing(
+        self, runtime: CodexRuntime, browser: Opened, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        opened: list[str] = []
+        browser(opened.append)
+        sent, send = anyio.Event(), AppServer._send
+
+        async def noted(server: AppServer, message: Mapping[str, Any], patience: float) -> None:
+            await send(server, message, patience)
+            if message.get("method") == "account/login/start":
+                sent.set()
+
+        monkeypatch.setattr(AppServer, "_send", noted)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(runtime.login, "chatgpt", {})
+            await sent.wait()
+            tasks.cancel_scope.cancel()
+        assert not [thread for thread in threading.enumerate() if thread.name == "browser"]
+        assert opened == []
 
     @pytest.mark.parametrize("fails", [False, True])
     async def test_that_there_is_no_browser_is_told(self, runtime: CodexRuntime, browser: Opened, fails: bool) -> None:

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 import support_disk
+from sayagain.errors import HistoryUnreadable
 from sayagain.processes.room import NotStored
+from sayagain.runtime.events import Foreground, Inserted, Rejected, RuntimeEvent
+from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.responses_api import ResponsesService
 from sayagain.testing.responses_script import Hold, Script, Step, Text
+from sayagain_codex import submission
+from sayagain_codex.app_server import AppServer
+from sayagain_codex.host import Host
 from sayagain_codex.rollouts import irregular
+from sayagain_codex.runtime import CodexRuntime
+from sayagain_codex.session import CodexSession
 from sayagain_codex.storage import check_room
 from support_codex import AgentProcess, agent_process, codex_environment, rollout, stored_ids
 from support_wire import WireError
@@ -150,6 +161,148 @@ async def test_a_prompt_for_a_file_that_is_gone_does_not_run(
         assert await agent.close() == 0
     assert stored_ids(env, session_id) == [first, second]
     assert service.count("Second") == 1
+
+
+HELLO = [{"type": "text", "text": "hello"}]
+
+
+def replace(file: Path) -> None:
+    copy = file.with_suffix(".copy")
+    copy.write_bytes(file.read_bytes())
+    copy.replace(file)
+
+
+async def verdict(events: AsyncIterator[RuntimeEvent]) -> Inserted | Rejected:
+    while not isinstance(event := await anext(events), Inserted | Rejected):
+        pass
+    return event
+
+
+async def idle(events: AsyncIterator[RuntimeEvent]) -> None:
+    while not (isinstance(event := await anext(events), Foreground) and event.state == "idle" and event.stop_reason):
+        pass
+
+
+@pytest.mark.real
+class TestFilesThatAreReplaced:
+    """The next prompt is not written to what nobody finds, whenever it happens."""
+
+    @pytest.fixture
+    async def runtime(self, env: dict[str, str]) -> AsyncIterator[CodexRuntime]:
+        with anyio.fail_after(60):
+            async with CodexRuntime(env) as runtime:
+                yield runtime
+
+    async def is_noticed(self, session: CodexSession, events: AsyncIterator[RuntimeEvent], env: dict[str, str]) -> None:
+        message_id = str(uuid4())
+        await session.submit(message_id, HELLO)
+        refused = await verdict(events)
+        assert isinstance(refused, Rejected)
+        assert isinstance(refused.error, HistoryUnreadable)
+        await session.submit(message_id, HELLO)
+        assert isinstance(await verdict(events), Inserted)
+        await idle(events)
+        assert stored_ids(env, session.session_id)[-1:] == [message_id]
+
+    async def test_in_its_first_turn(
+        self, runtime: CodexRuntime, service: ResponsesService, script: Script, env: dict[str, str], cwd: str
+    ) -> None:
+        script.steps = [Step("hello", [[Hold("model"), Text("Hello")]])]
+        session = await runtime.new(SessionSetup(cwd=cwd))
+        events = session.events()
+        await session.submit(str(uuid4()), HELLO)
+        assert isinstance(await verdict(events), Inserted)
+        await service.held("model")
+        replace(rollout(env, session.session_id))
+        service.release("model")
+        await idle(events)
+        await self.is_noticed(session, events, env)
+
+    async def test_before_the_first_prompt_of_a_fork(
+        self, runtime: CodexRuntime, env: dict[str, str], cwd: str
+    ) -> None:
+        session = await runtime.new(SessionSetup(cwd=cwd))
+        await session.submit(str(uuid4()), HELLO)
+        await idle(session.events())
+        fork = await runtime.fork(session.session_id, SessionSetup(cwd=cwd))
+        replace(rollout(env, fork.session_id))
+        await self.is_noticed(fork, fork.events(), env)
+
+    async def test_after_a_load_that_nobody_waited_for(
+        self, runtime: CodexRuntime, env: dict[str, str], cwd: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = await runtime.new(SessionSetup(cwd=cwd))
+        events = session.events()
+        await session.submit(str(uuid4()), HELLO)
+        await idle(events)
+        sent, send = anyio.Event(), AppServer._send
+
+        async def noted(server: AppServer, message: Mapping[str, Any], patience: float) -> None:
+            await send(server, message, patience)
+            if message.get("method") == "thread/resume":
+                sent.set()
+
+        monkeypatch.setattr(AppServer, "_send", noted)
+        server = await runtime._servers.get()
+        await server.kill()
+        await server.gone.wait()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(session.own)
+            await sent.wait()
+            tasks.cancel_scope.cancel()
+        while not session.loaded:
+            await anyio.lowlevel.checkpoint()
+        replace(rollout(env, session.session_id))
+        await self.is_noticed(session, events, env)
+
+    async def test_after_a_ghost_was_reverted(
+        self, runtime: CodexRuntime, env: dict[str, str], cwd: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Codex goes on in another file then (measured)."""
+        session = await runtime.new(SessionSetup(cwd=cwd))
+        events = session.events()
+        for _ in range(2):
+            await session.submit(str(uuid4()), HELLO)
+            await idle(events)
+        server = await runtime._servers.get()
+        await server.kill()
+        await server.gone.wait()
+
+        async def revert(client: Any, thread_id: str) -> Any:
+            params = {"threadId": thread_id, "sortDirection": "desc", "limit": 1}
+            last = (await client.request("thread/turns/list", params))["data"][0]
+            answer = await client.request("thread/revert", {"threadId": thread_id, "beforeTurnId": last["id"]})
+            return answer["thread"]
+
+        monkeypatch.setattr(submission, "revert_ghost", revert)
+        await session.submit(str(uuid4()), HELLO)
+        await idle(events)
+        replace(rollout(env, session.session_id))
+        await self.is_noticed(session, events, env)
+
+    async def test_one_that_was_taken_back_meanwhile_is_not_refused(
+        self, runtime: CodexRuntime, env: dict[str, str], cwd: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = await runtime.new(SessionSetup(cwd=cwd))
+        events = session.events()
+        await session.submit(str(uuid4()), HELLO)
+        await idle(events)
+        replace(rollout(env, session.session_id))
+        looking, taken_back, has_file = anyio.Event(), anyio.Event(), Host.has_file
+
+        async def later(host: Host) -> bool:
+            looking.set()
+            await taken_back.wait()
+            return await has_file(host)
+
+        monkeypatch.setattr(Host, "has_file", later)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(session.submit, "0190c0de-0000-7000-8000-00000000000a", HELLO)
+            await looking.wait()
+            assert await session.withdraw("0190c0de-0000-7000-8000-00000000000a")
+            taken_back.set()
+        await session.close()
+        assert not [event async for event in events if isinstance(event, Rejected)]
 
 
 @pytest.mark.real

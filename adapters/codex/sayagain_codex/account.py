@@ -24,7 +24,7 @@ class Account:
         self._env = env
         self._unread = unread
         self._told: Mapping[str, Any] = {}
-        self._signed_in: AppServer | None = None
+        self._checked: AppServer | None = None
         self._changes = 0
 
     async def require(self, server: AppServer) -> AppServer:
@@ -33,11 +33,12 @@ class Account:
         It may be another one: a login that was made in a terminal meanwhile is seen by a new process alone (measured).
         Raises what :meth:`Servers.get <sayagain_codex.server.Servers.get>` raises too.
         """
-        while self._signed_in is not server:
+        while self._checked is not server:
             changes = self._changes
             try:
-                found = server if await self.signed_in(server) else None
-                found = found or await self._servers.look_again(server, self.signed_in)
+                found: AppServer | None = server
+                if not await self.signed_in(server):
+                    found = await self._servers.look_again(server, self.signed_in)
             except Leaving:
                 server = await self._servers.get()
                 continue
@@ -46,7 +47,7 @@ class Account:
                 raise AuthRequired(". ".join(filter(None, (auth.why_not(self._told, self._env), self._unread()))))
             server = found
             if self._changes == changes:
-                self._signed_in = found
+                self._checked = found
         return server
 
     async def signed_in(self, server: AppServer) -> bool:
@@ -63,5 +64,5 @@ class Account:
 
     def changed(self) -> None:
         """Somebody signed in or out: what was read before says nothing any more."""
-        self._signed_in = None
+        self._checked = None
         self._changes += 1

@@ -16,8 +16,8 @@ A process whose place another one takes answers first whatever it was asked:
 state      event            next       what is asked
 =========  ===============  =========  ==========================================================
 running    ``leave``        leaving    is given to the process
-leaving    ``stay``         running    fails with :class:`Leaving`, but for who has a :class:`Use`
-any        end of output    ended      fails with :class:`~sayagain.errors.RuntimeDied`
+leaving    end of output    ended      fails with :class:`Leaving`, but for who has a :class:`Use`
+running    end of output    ended      fails with :class:`~sayagain.errors.RuntimeDied`
 =========  ===============  =========  ==========================================================
 """
 
@@ -176,10 +176,6 @@ class AppServer:
         """From now on it is given nothing but what belongs to something that was begun."""
         self._leaving = True
 
-    def stay(self) -> None:
-        """No other process takes its place after all."""
-        self._leaving = False
-
     @contextmanager
     def use(self) -> Generator[Use]:
         """For requests that belong together: while it is left to nobody else, :meth:`unused` waits for all of them.
@@ -246,8 +242,12 @@ class AppServer:
         return pending.outcome
 
     async def notify(self, method: str) -> None:
-        """Send a notification without params."""
-        await self._send({"method": method}, self._patience.answer)
+        """Send a notification without params; raises like :meth:`request`."""
+        try:
+            await self._send({"method": method}, self._patience.answer)
+        except TimeoutError:
+            await self.kill()
+            raise RuntimeTimeout("Codex stopped answering and was ended") from None
 
     async def reply(self, request_id: RequestId, result: Params) -> None:
         """Answer a request of the app-server; nothing happens when that has ended."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sayagain.errors import RuntimeFault
-from sayagain_codex.app_server import AppServer, AppServerError
+from sayagain_codex.app_server import AppServer, AppServerError, Use
 
 __all__ = ["Children"]
 
@@ -73,7 +73,7 @@ class Children:
         self._stopped = True
         for thread_id, turn_id in list(self._turns.items()):
             try:
-                await server.request("turn/interrupt", {"threadId": thread_id, "turnId": turn_id})
+                await Use(server).request("turn/interrupt", {"threadId": thread_id, "turnId": turn_id})
             except AppServerError as error:
                 logger.debug("an interrupt of a subagent was refused: %s", error)
             except RuntimeFault:

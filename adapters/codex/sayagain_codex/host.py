@@ -135,7 +135,6 @@ class Host:
             await loading.done.wait()
             match loading.fault:
                 case None:
-                    await self.note_file()
                     return server
                 case AppServerError() as error:
                     if not is_written_elsewhere(error) or anyio.current_time() >= deadline:
@@ -174,33 +173,43 @@ class Host:
 
     async def _give_back(self, server: AppServer) -> None:
         with suppress(RuntimeFault):
-            await server.request("thread/unsubscribe", {"threadId": self._session_id})
+            await Use(server).request("thread/unsubscribe", {"threadId": self._session_id})
 
     def adopt(self, server: AppServer, result: Params) -> None:
         """The answer to what loaded the thread; called by the reader, so that nothing is missed."""
         self.thread = result["thread"]
         self.server = server
         self._file = None
+        self.note_file()
         self._unloaded = anyio.Event()
         self._servers.route(server, self._session_id, self._owner)
         self._loaded(server, result)
 
-    async def note_file(self) -> None:
-        """Remember which file Codex writes to, as soon as there is one."""
+    def note_file(self) -> None:
+        """Remember which file Codex writes to, when that is not known yet and it is the one that is there.
+
+        Called by the reader, which knows that moment: when Codex has just opened it, or written to it. Later another
+        one may be there.
+        """
         if self._file is None:
-            self._file = await self._find_file()
+            self._file = file_id(self.thread.get("path"))
+
+    def moved(self, thread: Params) -> None:
+        """Codex goes on in another file."""
+        self.thread, self._file = {**self.thread, **thread}, None
+        self.note_file()
 
     async def has_file(self) -> bool:
-        """Whether what Codex writes is found later; if not, its thread is unloaded, so that the next one is right."""
-        if self._file is None or self._file == await self._find_file():
-            return True
-        logger.warning("the file of a thread was removed or replaced; it is loaded again")
-        async with self._ownership:
-            await self._unload()
-        return False
+        """Whether what Codex writes can be found later."""
+        path = self.thread.get("path")
+        return self._file is None or self._file == await anyio.to_thread.run_sync(file_id, path)
 
-    async def _find_file(self) -> FileId | None:
-        return await anyio.to_thread.run_sync(file_id, self.thread.get("path"))
+    async def unload(self, server: AppServer) -> None:
+        """The thread is not what is stored: what is loaded next is."""
+        async with self._ownership:
+            if self.server is server:
+                logger.warning("the file of a thread was removed or replaced; the thread is unloaded")
+                await self._unload()
 
     async def store(self, use: Use) -> None:
         """Have a thread stored that was never prompted: until then its process alone knows it (measured)."""
@@ -281,7 +290,7 @@ class Host:
         if server is None:
             return
         try:
-            use = Use(server)  # it may stay after all
+            use = Use(server)
             for thread_id in reversed(self._servers.threads_of(server, self._owner)):
                 with suppress(AppServerError):
                     # One that hangs must not keep an adapter whose client has left.

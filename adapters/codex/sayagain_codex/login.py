@@ -14,7 +14,7 @@ import anyio.lowlevel
 from sayagain.errors import InvalidParams, RuntimeFault
 from sayagain_codex import auth
 from sayagain_codex.account import Account
-from sayagain_codex.app_server import AppServer
+from sayagain_codex.app_server import AppServer, Leaving
 from sayagain_codex.server import Servers
 
 __all__ = ["Login"]
@@ -55,7 +55,8 @@ class Login:
         if method_id == auth.API_KEY:
             await self._servers.sign_in(auth.api_key(self._env))
         elif method_id == auth.CHATGPT and not self._env.get("NO_BROWSER"):
-            await self._with_browser(await self._servers.sign_in(None))
+            async with self._servers.for_login() as server:
+                await self._with_browser(server)
         else:
             raise InvalidParams("methodId", "is no method that the agent serves itself")
         self._account.changed()
@@ -63,8 +64,12 @@ class Login:
     async def sign_out(self) -> None:
         """The key in memory and the stored login are forgotten. Raises :class:`~sayagain.errors.RuntimeFault`."""
         # First: who keeps a login in memory does not see the one that is stored (measured).
-        server = await self._servers.sign_in(None)
-        await server.request("account/logout", {})
+        out = False
+        while not out:
+            server = await self._servers.sign_in(None)
+            with suppress(Leaving):
+                await server.request("account/logout", {})
+                out = True
         self._account.changed()
 
     async def _with_browser(self, server: AppServer) -> None:
@@ -74,6 +79,7 @@ class Login:
             # It is known by its id alone: a login whose answer nobody takes would stay open.
             with anyio.CancelScope(shield=True):
                 await server.request("account/login/start", {"type": "chatgpt"}, on_answer=page.began)
+            await anyio.lowlevel.checkpoint()
             page.show()
             with anyio.move_on_after(LOGIN_PATIENCE):
                 async with anyio.create_task_group() as tasks:
@@ -85,10 +91,14 @@ class Login:
             if page.login_id is not None and not page.ended.is_set():
                 with anyio.CancelScope(shield=True), suppress(RuntimeFault):
                     await server.request("account/login/cancel", {"loginId": page.login_id})
-        if server.leaving and await self._account.signed_in(await self._servers.get()):
-            return  # somebody signed in otherwise, which is why
-        if page.error is not None:
+        if page.error is not None and not (server.leaving and await self._others_signed_in()):
             raise RuntimeFault(page.error)
+
+    async def _others_signed_in(self) -> bool:
+        """Whether another process took the place of the one that waited because there is a login now."""
+        with suppress(RuntimeFault):
+            return await self._account.signed_in(await self._servers.get())
+        return False
 
 
 class _Page:

@@ -155,12 +155,13 @@ class Routes:
     async def _claim(self, server: AppServer, thread_id: str) -> None:
         """Ask Codex whose child a thread is."""
         ancestor: object = thread_id
+        use = Use(server)
         try:
             while isinstance(ancestor, str) and thread_id in self._unclaimed:
                 if owner := self._owners.get(ancestor):
                     self.route(thread_id, owner)
                     return
-                answer = await server.request("thread/read", {"threadId": ancestor})
+                answer = await use.request("thread/read", {"threadId": ancestor})
                 ancestor = as_mapping(answer.get("thread")).get("parentThreadId")
         except (AppServerError, RuntimeDied) as error:
             logger.debug("a thread is nobody's: %s", error)

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import anyio.to_thread
 
 from sayagain import fault_points
@@ -130,7 +131,7 @@ class CodexRuntime:
     # Sessions.
 
     @asynccontextmanager
-    async def _signed_in(self) -> AsyncGenerator[Use]:
+    async def _usable(self) -> AsyncGenerator[Use]:
         """For requests that belong together, to a process that can serve sessions."""
         with ExitStack() as held:
             use: Use | None = None
@@ -165,18 +166,24 @@ class CodexRuntime:
 
         body = {**params, **thread_params(setup)}
         try:
-            async with self._signed_in() as use:
+            async with self._usable() as use:
                 if "developerInstructions" in body:
                     # They would replace the user's own.
                     config = await use.request("config/read", {"cwd": setup.cwd})
                     own: str | None = config["config"].get("developer_instructions")
                     body["developerInstructions"] = "\n\n".join(filter(None, (own, body["developerInstructions"])))
-                await use.request(method, body, patience=self._patience.long, on_answer=partial(take, use))
+                # Codex makes it whether or not anybody still waits: then it is closed, below.
+                with anyio.CancelScope(shield=True):
+                    await use.request(method, body, patience=self._patience.long, on_answer=partial(take, use))
+            await anyio.lowlevel.checkpoint()
             await made[0].own()
             await made[0].described()
         except BaseException:
             for session in made:
                 await session.close()
+                if method == "thread/fork":
+                    with anyio.CancelScope(shield=True), suppress(RuntimeFault, SessionNotFound):
+                        await self.delete(session.session_id)
             raise
         self._warnings.tell(made[0])
         return made[0]

@@ -7,7 +7,8 @@ still be refused, the one that is there stays as it is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import anyio
@@ -57,9 +58,9 @@ class Servers:
         self._api_key: str | None = None
         """What the process signs in with; ``None``: it has the login that is stored."""
         self._failed = 0
-        """Starts that failed."""
+        """How many starts have failed."""
         self._fault: RuntimeFault | None = None
-        """Of the last one of these."""
+        """What the last start failed with; ``None`` when it did not."""
         self._routes: dict[AppServer, Routes] = {}
 
     async def get(self) -> AppServer:
@@ -89,11 +90,31 @@ class Servers:
         async with self._lock:
             server = await self._running()
             if server is None or self._api_key != api_key:
-                new = await self._try_to_start(failed, api_key)
-                await self._change(server, new)
-                self._api_key = api_key
-                return new
+                return await self._change(server, await self._try_to_start(failed, api_key), api_key)
             return server
+
+    @asynccontextmanager
+    async def for_login(self) -> AsyncGenerator[AppServer]:
+        """A process that stores a login, for somebody to sign in there, and who does has it when the block is over.
+
+        The one that is there, or one beside it when that has a key in memory: nobody may sign in after all.
+        """
+        failed = self._failed
+        async with self._lock:
+            server = await self._running()
+            if server is None or self._api_key is not None:
+                beside = await self._try_to_start(failed, None)
+                server = beside if server is not None else await self._change(None, beside, None)
+        if server is self._server:
+            yield server
+            return
+        try:
+            yield server
+        except BaseException:
+            await self._end(server)
+            raise
+        async with self._lock:
+            await self._change(await self._running(), server, None)
 
     async def look_again(self, server: AppServer, accept: Callable[[AppServer], Awaitable[bool]]) -> AppServer | None:
         """A process that reads anew what is stored takes the place of this one, if it is accepted; ``None`` if not.
@@ -112,7 +133,7 @@ class Servers:
                 await self._end(new)
                 raise
             if accepted or running is None:
-                await self._change(running, new)
+                await self._change(running, new, self._api_key)
             else:
                 await self._end(new)
             return new if accepted else None
@@ -149,29 +170,25 @@ class Servers:
             self._server = None
         return self._server
 
-    async def _change(self, old: AppServer | None, new: AppServer) -> None:
-        """Who waits for an answer gets it, and no thread is lost; a turn that runs is cut.
+    async def _change(self, old: AppServer | None, new: AppServer, api_key: str | None) -> AppServer:
+        """Put another process in the place of this one.
 
-        When this is cancelled before anything is stored, the old process stays.
+        Who waits for an answer gets it, within the patience for one, and no thread is lost; a turn that runs is cut.
+        What is done by half would be worse than either, so it is not cancelled.
         """
-        if old is not None:
-            old.leave()
-            try:
-                with anyio.move_on_after(self._patience.answer):
-                    await old.unused()
-            except BaseException:
-                old.stay()
-                await self._end(new)
-                raise
-            try:
-                await self._store(old)
-                await self._end(old)
-            finally:
-                self._server = new
-        self._server = new
+        try:
+            if old is not None:
+                old.leave()
+                with anyio.CancelScope(shield=True):
+                    with anyio.move_on_after(self._patience.answer):
+                        await old.unused()
+                    await self._store(old)
+                    await self._end(old)
+        finally:
+            self._server, self._api_key = new, api_key
+        return new
 
     async def _store(self, server: AppServer) -> None:
-        """What is stored by half would be worse than either: it is not cancelled."""
         routes = self._routes.get(server)
         if routes is None:
             return
@@ -182,10 +199,9 @@ class Servers:
             except RuntimeFault as error:
                 logger.warning("a session was not stored before its process ended (%s)", type(error).__name__)
 
-        with anyio.CancelScope(shield=True):
-            async with anyio.create_task_group() as tasks:
-                for owner in routes.owners:
-                    tasks.start_soon(server.guard, store, owner)
+        async with anyio.create_task_group() as tasks:
+            for owner in routes.owners:
+                tasks.start_soon(server.guard, store, owner)
 
     async def _end(self, server: AppServer) -> None:
         server.leave()

@@ -239,6 +239,8 @@ class CodexSession:
         self._translate("turn/completed", params)
         if params["threadId"] == self._session_id:
             self._turn("turn/completed", params)
+            # Its end has told it.
+            self._background = self._translator.background(self._session_id)
 
     def _tell_background(self, *, anew: bool = False) -> None:
         """The idle state once more, when what runs in the background changed; other states have it anyhow (UPD-8)."""
@@ -266,7 +268,6 @@ class CodexSession:
         if method == "turn/started":
             self._children.work_began()
         if method == "turn/completed":
-            self._tasks.start_soon(self._host.note_file)
             self._outbox.emit_all(self._asks.over(params["turn"]["id"]))
         else:
             self._turn(method, params)

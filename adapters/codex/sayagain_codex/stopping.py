@@ -24,7 +24,7 @@ import anyio
 from sayagain.errors import InvalidParams, RuntimeFault
 from sayagain.runtime.tasks import SessionTasks
 from sayagain.runtime.word import Word
-from sayagain_codex.app_server import AppServer, AppServerError
+from sayagain_codex.app_server import AppServer, AppServerError, Use
 from sayagain_codex.children import Children
 from sayagain_codex.host import RETRY, Host
 from sayagain_codex.patience import Patience
@@ -117,7 +117,7 @@ class Stopping:
             try:
                 # The id of no turn is answered as one that is over.
                 params = {"threadId": self._session_id, "turnId": turn_id or self._session_id}
-                await server.request("turn/interrupt", params)
+                await Use(server).request("turn/interrupt", params)
             except AppServerError as error:
                 logger.debug("an interrupt was refused: %s", error)
                 if another := _ANOTHER.match(error.message):

@@ -89,7 +89,7 @@ class Submission:
         self._patience = patience
         self._tasks = tasks
         self._word = word
-        # The submitted message while it is not written; ``None`` again when it is, or is taken back before that.
+        # The message that is got ready or submitted while it is not written; ``None`` when it is, or was taken back.
         self._unwritten: _Message | None = None
         self._message: _Message | None = None
         self._live_only: set[str] = set()
@@ -122,13 +122,15 @@ class Submission:
             try:
                 use = await self._ready(message, held)
             except HistoryUnreadable as error:
-                self._unwritten = None
-                self._turns.submit(message_id)
-                # The core reads the history again before it takes a retry.
-                self._refuse(error)
+                if self._unwritten is message:
+                    self._unwritten = None
+                    self._turns.submit(message_id)
+                    # The core reads the history again before it takes a retry.
+                    self._refuse(error)
                 return
             except BaseException:
-                self._unwritten = None
+                if self._unwritten is message:
+                    self._unwritten = None
                 raise
             if use is not None:
                 self._count += 1
@@ -155,6 +157,8 @@ class Submission:
             except Leaving:
                 continue
             if not await self._host.has_file():
+                held.close()
+                await self._host.unload(server)
                 raise HistoryUnreadable("The session's file was removed or replaced while Codex had it open")
             await self._check_room(message.parts)
             await self._check_ghost(use)
@@ -168,8 +172,10 @@ class Submission:
     async def _check_ghost(self, use: Use) -> None:
         if self._turns.suspect and self._host.server is use.server:
             try:
-                if not self._host.legacy and await revert_ghost(use, self._session_id):
+                reverted = None if self._host.legacy else await revert_ghost(use, self._session_id)
+                if reverted is not None:
                     logger.info("the ghost of a prompt was reverted")
+                    self._host.moved(reverted)
             except AppServerError as error:
                 raise thread_fault(error, self._session_id) from error
             self._turns.checked()
@@ -278,6 +284,7 @@ class Submission:
             self._proved()
 
     def _proved(self) -> None:
+        self._host.note_file()
         self._outbox.emit_all(self._turns.stored())
         self._word.wake()
         if self._turns.cancelling:

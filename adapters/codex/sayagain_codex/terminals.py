@@ -9,7 +9,7 @@ from typing import Any
 
 from sayagain.errors import InvalidParams, RuntimeFault
 from sayagain.protocol.loose import as_list, as_mapping
-from sayagain_codex.app_server import AppServer
+from sayagain_codex.app_server import AppServer, Use
 from sayagain_codex.translate.live import LiveTranslator, OpenTerminal
 
 __all__ = ["Terminals"]
@@ -52,7 +52,7 @@ class Terminals:
         self._ending.add(terminal_id)
         ended = False
         try:
-            answer = await server.request(
+            answer = await Use(server).request(
                 "thread/backgroundTerminals/terminate",
                 {"threadId": terminal.thread_id, "processId": terminal.process_id},
             )
@@ -70,7 +70,7 @@ class Terminals:
         if not left:
             return
         try:
-            answer = await server.request("thread/backgroundTerminals/list", {"threadId": thread_id})
+            answer = await Use(server).request("thread/backgroundTerminals/list", {"threadId": thread_id})
         except RuntimeFault as error:
             logger.debug("the background terminals could not be listed: %s", error)
             return

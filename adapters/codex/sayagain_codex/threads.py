@@ -13,6 +13,7 @@ from uuid import UUID
 from sayagain import fault_points
 from sayagain.errors import RuntimeFault, SayagainError, SessionInUse, SessionNotFound
 from sayagain.fault_points import Point
+from sayagain.protocol.loose import as_mapping
 from sayagain_codex.app_server import AppServerError
 
 __all__ = [
@@ -107,8 +108,8 @@ async def last_items_have(client: Client, thread_id: str, message_id: str) -> bo
     return any(item.get("type") == "userMessage" and item.get("clientId") == message_id for item in items)
 
 
-async def revert_ghost(client: Client, thread_id: str) -> bool:
-    """Take a prompt back that the model would see though nothing lists it; true when there was one.
+async def revert_ghost(client: Client, thread_id: str) -> Params | None:
+    """Take a prompt back that the model would see though nothing lists it; the thread as it is then, if there was one.
 
     Codex writes what the model sees before the item that bears our id. A death between the two leaves a last turn
     that is interrupted and has no items; a retry would give the model the text twice (measured).
@@ -118,12 +119,12 @@ async def revert_ghost(client: Client, thread_id: str) -> bool:
         page = await client.request("thread/turns/list", params)
     except AppServerError as error:
         if "is not materialized yet" in error.message:
-            return False
+            return None
         raise
     for turn in page["data"]:
         if turn["status"] == "interrupted" and not turn["items"]:
             fault_points.passing(Point.CODEX_REVERTING)
-            await client.request("thread/revert", {"threadId": thread_id, "beforeTurnId": turn["id"]})
+            answer = await client.request("thread/revert", {"threadId": thread_id, "beforeTurnId": turn["id"]})
             fault_points.passing(Point.CODEX_REVERTED)
-            return True
-    return False
+            return as_mapping(answer.get("thread"))
+    return None

@@ -26,16 +26,16 @@ _VARIANT: Final = re.compile(r"(unknown variant `).*?(?:`(?=, expected|, there a
 _UNEXPECTED: Final = re.compile(rf"(invalid (?:type|value): [a-z ]+)(?:{_TEXT}|`[^`]*`)", re.DOTALL)
 """How serde, which reads all of it, names a value."""
 
-_URL: Final = re.compile(r"\burl \((\w+://)(?:[^/?#)\s]*@)?([^/?#)\s]+)[^)\s]*\)")
+_URL: Final = re.compile(r"\burl \((\w+://)(?:[^/?#)\s]*@)?([^/?#)\s]+)\S*\)")
 """How an HTTP client names what it asked: those of MCP servers have tokens in their paths too."""
 
-_SOURCE: Final = re.compile(r"^(\s*\d+ \| ).*", re.MULTILINE)
+_SOURCE: Final = re.compile(r"^([ \t]*\d+ \| ).*", re.MULTILINE)
 """A line of the file itself, as a parser shows where it stopped."""
 
 _QUOTED: Final = re.compile(
     rf"""[`']"+[`']              # punctuation that a parser expected
     |(?P<words>\b(?:message|error):\s){_TEXT}  # an error inside of another
-    |{_TEXT}|"[^\n]*            # anything else, and what was cut off""",
+    |{_TEXT}|".*\Z              # anything else, and what was cut off""",
     re.DOTALL | re.VERBOSE,
 )
 
