@@ -187,7 +187,9 @@ def loaded(session_id: str, mode: str = "paginated") -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def playing(folder: Path, mode: str = "paginated", *, watched: bool = True) -> AsyncIterator[Scene]:
+async def playing(
+    folder: Path, mode: str = "paginated", *, watched: bool = True, finish: float = 0.2
+) -> AsyncIterator[Scene]:
     servers = Servers()
     session_id = str(uuid4())
     servers.server.outcomes["thread/resume"] = [loaded(session_id, mode)]
@@ -199,7 +201,7 @@ async def playing(folder: Path, mode: str = "paginated", *, watched: bool = True
                 servers=servers,  # type: ignore[arg-type]
                 account=Account(servers, {"CODEX_HOME": str(folder)}, unread=lambda: None),  # type: ignore[arg-type]
                 env={"CODEX_HOME": str(folder)},
-                patience=Patience(finish=0.2, stop=0.01),
+                patience=Patience(finish=finish, stop=0.01),
                 tasks=tasks,
             )
             scene = Scene(session, servers)
@@ -694,7 +696,7 @@ COMMAND = {
 async def test_the_end_of_a_cancelled_subagent_is_told_after_its_commands_and_before_the_roots(
     tmp_path: Path, idle: bool
 ) -> None:
-    async with playing(tmp_path) as scene, anyio.create_task_group() as tasks:
+    async with playing(tmp_path, finish=10) as scene, anyio.create_task_group() as tasks:
         scene.active()
         child_id = await child(scene)
         if idle:

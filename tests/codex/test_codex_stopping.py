@@ -244,3 +244,18 @@ async def test_what_fails_before_it_is_a_turn_ends_with_codex_s_own_words(
     assert agent.wire.updates(session_id, "state_update")[-1]["stopReason"] == "end_turn"
     await agent.wire.request("session/close", {"sessionId": session_id})
     assert len(codex_pids(env)) == 1
+
+
+async def test_a_review_can_be_cancelled(
+    agent: AgentProcess, service: ResponsesService, script: Script, cwd: str
+) -> None:
+    """It begins under another id than it can be interrupted by."""
+    script.steps = [Step("Look at it", [[Text("I look "), Hold("review"), Text("and see.")]])]
+    session_id = await agent.wire.new(cwd)
+    await agent.wire.prompt(session_id, "/review Look at it")
+    await service.held("review")
+    await cancel(agent.wire, session_id)
+    await agent.wire.idle(session_id)
+    assert agent.wire.states(session_id) == ["running", "idle:cancelled"]
+    await agent.wire.prompt(session_id, "Go on")
+    await agent.wire.idle(session_id, 2)

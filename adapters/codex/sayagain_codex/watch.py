@@ -25,8 +25,8 @@ async def watch(server: AppServer, works: Callable[[], bool], patience: float) -
         pause = server.heard + patience - anyio.current_time()
         with anyio.move_on_after(pause if pause > 0 else patience):
             await server.gone.wait()
-        if works() and anyio.current_time() >= server.heard + patience:
+        if not server.gone.is_set() and works() and anyio.current_time() >= server.heard + patience:
             try:
-                await server.request("thread/loaded/list")
+                await server.request("thread/loaded/list", {})
             except RuntimeFault as error:
                 logger.debug("asked whether it lives: %s", error)
