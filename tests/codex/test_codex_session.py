@@ -696,7 +696,7 @@ COMMAND = {
 async def test_the_end_of_a_cancelled_subagent_is_told_after_its_commands_and_before_the_roots(
     tmp_path: Path, idle: bool
 ) -> None:
-    async with playing(tmp_path, finish=10) as scene, anyio.create_task_group() as tasks:
+    async with playing(tmp_path, finish=2) as scene, anyio.create_task_group() as tasks:
         scene.active()
         child_id = await child(scene)
         if idle:
