@@ -612,7 +612,7 @@ async def test_a_prompt_without_a_turn_is_answered_when_it_is_cancelled(tmp_path
 
 
 async def test_the_turn_that_runs_is_stopped_whatever_its_id(tmp_path: Path) -> None:
-    """That of a review begins under another one than Codex knows it by."""
+    """Codex says by which one it knows the turn."""
     async with playing(tmp_path) as scene:
         scene.active("inner")
         another = AppServerError(-32600, "expected active turn id inner but found outer")

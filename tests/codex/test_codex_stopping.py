@@ -249,7 +249,7 @@ async def test_what_fails_before_it_is_a_turn_ends_with_codex_s_own_words(
 async def test_a_review_can_be_cancelled(
     agent: AgentProcess, service: ResponsesService, script: Script, cwd: str
 ) -> None:
-    """It begins under another id than it can be interrupted by."""
+    """It begins under another id than it ends under."""
     script.steps = [Step("Look at it", [[Text("I look "), Hold("review"), Text("and see.")]])]
     session_id = await agent.wire.new(cwd)
     await agent.wire.prompt(session_id, "/review Look at it")
