@@ -313,13 +313,13 @@ async def test_the_last_items_of_every_kind_of_thread() -> None:
 
 async def test_a_ghost_is_a_last_turn_without_items() -> None:
     ghost = {"id": "g", "status": "interrupted", "items": []}
-    client = Client({"data": [ghost]}, {})
-    assert await threads.revert_ghost(client, "t")
+    client = Client({"data": [ghost]}, {"thread": {"path": "/another"}})
+    assert await threads.revert_ghost(client, "t") == {"path": "/another"}
     assert client.asked[1] == {"method": "thread/revert", "threadId": "t", "beforeTurnId": "g"}
     for turn in ({**ghost, "items": [{}]}, {**ghost, "status": "completed"}):
-        assert not await threads.revert_ghost(Client({"data": [turn]}), "t")
-    assert not await threads.revert_ghost(Client({"data": []}), "t")
-    assert not await threads.revert_ghost(Client(AppServerError(-32600, "is not materialized yet")), "t")
+        assert await threads.revert_ghost(Client({"data": [turn]}), "t") is None
+    assert await threads.revert_ghost(Client({"data": []}), "t") is None
+    assert await threads.revert_ghost(Client(AppServerError(-32600, "is not materialized yet")), "t") is None
 
 
 @pytest.mark.parametrize(

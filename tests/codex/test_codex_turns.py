@@ -223,7 +223,7 @@ def test_the_background_is_on_every_state(told: Told) -> None:
     told.completed()
     assert told.events[-1].background == told.background
     told.background = []
-    told.take([told.turns.again()])
+    told.take(told.turns.again(anew=True))
     assert (told.events[-1].state, told.events[-1].background) == ("idle", [])
 
 

@@ -114,7 +114,6 @@ class CodexSession:
             tasks=self._tasks,
             word=self._word,
         )
-        self._background: Sequence[Params] = []
 
     @property
     def session_id(self) -> str:
@@ -173,7 +172,7 @@ class CodexSession:
         self._titles.described(self.thread)
         self._turn("thread/status/changed", {"status": self.thread["status"]})
         # Until now nobody knew whether anything runs.
-        self._tell_background(anew=True)
+        self._outbox.emit_all(self._turns.again(anew=True))
         self._tasks.start_soon(self._offers.describe, server, str(self.thread["cwd"]))
 
     async def reader(self) -> Client:
@@ -203,7 +202,7 @@ class CodexSession:
         for told, meant in self._endings.told(method, self._terminals.told(method, params)):
             self._notified(told, meant)
         self._stopping.release()
-        self._tell_background()
+        self._outbox.emit_all(self._turns.again())
         self._word.wake()
 
     def _notified(self, method: str, params: Params) -> None:
@@ -239,16 +238,6 @@ class CodexSession:
         self._translate("turn/completed", params)
         if params["threadId"] == self._session_id:
             self._turn("turn/completed", params)
-            # Its end has told it.
-            self._background = self._translator.background(self._session_id)
-
-    def _tell_background(self, *, anew: bool = False) -> None:
-        """The idle state once more, when what runs in the background changed; other states have it anyhow (UPD-8)."""
-        background = self._translator.background(self._session_id)
-        if anew or background != self._background:
-            self._background = background
-            if not self._turns.active and self._turns.submitted is None:
-                self._outbox.emit(self._turns.again())
 
     def _root(self, method: str, params: Params) -> None:
         match method:
@@ -310,7 +299,7 @@ class CodexSession:
         self._outbox.emit_all(self._translator.close_calls("cancelled" if cancelled else "failed"))
         self._stopping.release(all_of_them=True)
         self._submission.died(detail)
-        self._tell_background()
+        self._outbox.emit_all(self._turns.again())
         self._word.wake()
 
     # Prompts.

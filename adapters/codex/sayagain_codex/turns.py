@@ -53,6 +53,7 @@ class Turns:
         self._session_id = session_id
         self._background = background
         self._usage = usage
+        self._told: Sequence[Params] = []
         self._active = False
         self._cancelling = False
         self._steered = False
@@ -208,9 +209,10 @@ class Turns:
             case _:
                 pass
 
-    def again(self) -> Foreground:
-        """The idle state once more: its background list changed."""
-        return self._state("idle")
+    def again(self, *, anew: bool = False) -> Iterator[Foreground]:
+        """The idle state once more, when what runs in the background is not what was told; or in any case (UPD-8)."""
+        if not self._active and self.submitted is None and (anew or self._background() != self._told):
+            yield self._state("idle")
 
     def gone(self) -> None:
         """The process is gone; :meth:`died` follows."""
@@ -284,7 +286,8 @@ class Turns:
         self, state: Any, stop_reason: str | None = None, error: Params | None = None, usage: Params | None = None
     ) -> Foreground:
         # While the foreground works, what it started is its own.
-        return Foreground(self._session_id, state, stop_reason, error, usage, self._background())
+        self._told = self._background()
+        return Foreground(self._session_id, state, stop_reason, error, usage, self._told)
 
 
 def _announced(result: Params) -> str | None:
