@@ -6,6 +6,7 @@ Then it obeys lines on standard input: ``exit N``, ``signal N``, ``say TEXT``, `
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 
@@ -40,10 +41,8 @@ def on_sigterm(_number: int, _frame: object) -> None:
     report("sigterm 0")
 
 
-signal.signal(signal.SIGTERM, on_sigterm)
-report(f"runtime {os.getpid()}")
-for line in sys.stdin:
-    word, _, rest = line.strip().partition(" ")
+def obey(line: str) -> None:
+    word, _, rest = line.partition(" ")
     if word == "exit":
         os._exit(int(rest))
     if word == "signal":
@@ -53,4 +52,22 @@ for line in sys.stdin:
     if word == "close-stdout":
         os.close(1)
         report("closed 0")
-os._exit(0)
+
+
+# A signal that comes right before a read would be handled after it only.
+wake, told = os.pipe()
+os.set_blocking(told, False)
+signal.set_wakeup_fd(told)
+signal.signal(signal.SIGTERM, on_sigterm)
+report(f"runtime {os.getpid()}")
+unfinished = b""
+while True:
+    ready, _, _ = select.select([0, wake], [], [])
+    if wake in ready:
+        os.read(wake, 64)
+    if 0 in ready:
+        if not (data := os.read(0, 4096)):
+            os._exit(0)
+        *lines, unfinished = (unfinished + data).split(b"\n")
+        for line in lines:
+            obey(line.decode().strip())
