@@ -95,9 +95,10 @@ class Servers:
 
     @asynccontextmanager
     async def for_login(self) -> AsyncGenerator[AppServer]:
-        """A process that stores a login, for somebody to sign in there, and who does has it when the block is over.
+        """A process that stores a login, for the user to sign in there.
 
-        The one that is there, or one beside it when that has a key in memory: nobody may sign in after all.
+        It is the one that is there; or one beside it, when that has a key in memory, which is not lost if nobody signs
+        in: the other takes its place when the block is left in order. Raises what :meth:`get` raises.
         """
         failed = self._failed
         async with self._lock:
@@ -110,11 +111,12 @@ class Servers:
             return
         try:
             yield server
+            async with self._lock:
+                await self._change(await self._running(), server, None)
         except BaseException:
-            await self._end(server)
+            if self._server is not server:
+                await self._end(server)
             raise
-        async with self._lock:
-            await self._change(await self._running(), server, None)
 
     async def look_again(self, server: AppServer, accept: Callable[[AppServer], Awaitable[bool]]) -> AppServer | None:
         """A process that reads anew what is stored takes the place of this one, if it is accepted; ``None`` if not.
