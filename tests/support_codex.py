@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import pytest
 
+from sayagain.runtime.events import Foreground, Inserted, Rejected, RuntimeEvent
 from sayagain.testing.codex_config import stand_in_config
 from sayagain.testing.responses_api import ResponsesService
 from support_process import AgentProcess, own_code, start_agent
@@ -25,6 +26,8 @@ __all__ = [
     "codex_environment",
     "codex_folder",
     "codex_pids",
+    "idle",
+    "outcome",
     "raw_codex",
     "rollout",
     "rows",
@@ -174,3 +177,16 @@ def codex_pids(env: Mapping[str, str]) -> list[int]:
         except (OSError, ValueError):
             continue
     return found
+
+
+async def outcome(events: AsyncIterator[RuntimeEvent]) -> Inserted | Rejected:
+    """Wait until it is known what became of the message that was submitted."""
+    while not isinstance(event := await anext(events), Inserted | Rejected):
+        pass
+    return event
+
+
+async def idle(events: AsyncIterator[RuntimeEvent]) -> None:
+    """Wait until the work has ended."""
+    while not (isinstance(event := await anext(events), Foreground) and event.state == "idle" and event.stop_reason):
+        pass

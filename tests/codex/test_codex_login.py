@@ -17,7 +17,7 @@ import pytest
 from sayagain.errors import AuthRequired, RuntimeDied, RuntimeFault
 from sayagain.processes.spawn import ExitStatus
 from sayagain.protocol.lines import TooLong
-from sayagain.runtime.events import Foreground, Inserted, Rejected, RuntimeEvent
+from sayagain.runtime.events import Foreground, Inserted, RuntimeEvent
 from sayagain.runtime.history import HistoryEntry
 from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.responses_api import ResponsesService
@@ -25,7 +25,7 @@ from sayagain.testing.responses_script import Hold, Script, Step, Text
 from sayagain_codex import pages, submission
 from sayagain_codex.app_server import AppServer, AppServerError, Use
 from sayagain_codex.runtime import CodexRuntime
-from support_codex import codex_environment
+from support_codex import codex_environment, idle, outcome
 
 pytestmark = pytest.mark.real
 
@@ -64,17 +64,6 @@ def stored(env: dict[str, str]) -> list[str]:
 
 ID = "0190c0de-0000-7000-8000-00000000000a"
 TEXT = [{"type": "text", "text": "hello"}]
-
-
-async def outcome(events: AsyncIterator[RuntimeEvent]) -> Inserted | Rejected:
-    while not isinstance(event := await anext(events), Inserted | Rejected):
-        pass
-    return event
-
-
-async def idle(events: AsyncIterator[RuntimeEvent]) -> None:
-    while not (isinstance(event := await anext(events), Foreground) and event.state == "idle" and event.stop_reason):
-        pass
 
 
 async def settle() -> None:

@@ -16,7 +16,7 @@ import pytest
 import support_disk
 from sayagain.errors import HistoryUnreadable
 from sayagain.processes.room import NotStored
-from sayagain.runtime.events import Foreground, Inserted, Rejected, RuntimeEvent
+from sayagain.runtime.events import Inserted, Rejected, RuntimeEvent
 from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.responses_api import ResponsesService
 from sayagain.testing.responses_script import Hold, Script, Step, Text
@@ -27,7 +27,7 @@ from sayagain_codex.rollouts import irregular
 from sayagain_codex.runtime import CodexRuntime
 from sayagain_codex.session import CodexSession
 from sayagain_codex.storage import check_room
-from support_codex import AgentProcess, agent_process, codex_environment, rollout, stored_ids
+from support_codex import AgentProcess, agent_process, codex_environment, idle, outcome, rollout, stored_ids
 from support_wire import WireError
 
 BLOCK = 4096
@@ -172,17 +172,6 @@ def replace(file: Path) -> None:
     copy.replace(file)
 
 
-async def verdict(events: AsyncIterator[RuntimeEvent]) -> Inserted | Rejected:
-    while not isinstance(event := await anext(events), Inserted | Rejected):
-        pass
-    return event
-
-
-async def idle(events: AsyncIterator[RuntimeEvent]) -> None:
-    while not (isinstance(event := await anext(events), Foreground) and event.state == "idle" and event.stop_reason):
-        pass
-
-
 @pytest.mark.real
 class TestFilesThatAreReplaced:
     """The next prompt is not written to what nobody finds, whenever it happens."""
@@ -196,11 +185,11 @@ class TestFilesThatAreReplaced:
     async def is_noticed(self, session: CodexSession, events: AsyncIterator[RuntimeEvent], env: dict[str, str]) -> None:
         message_id = str(uuid4())
         await session.submit(message_id, HELLO)
-        refused = await verdict(events)
+        refused = await outcome(events)
         assert isinstance(refused, Rejected)
         assert isinstance(refused.error, HistoryUnreadable)
         await session.submit(message_id, HELLO)
-        assert isinstance(await verdict(events), Inserted)
+        assert isinstance(await outcome(events), Inserted)
         await idle(events)
         assert stored_ids(env, session.session_id)[-1:] == [message_id]
 
@@ -211,7 +200,7 @@ class TestFilesThatAreReplaced:
         session = await runtime.new(SessionSetup(cwd=cwd))
         events = session.events()
         await session.submit(str(uuid4()), HELLO)
-        assert isinstance(await verdict(events), Inserted)
+        assert isinstance(await outcome(events), Inserted)
         await service.held("model")
         replace(rollout(env, session.session_id))
         service.release("model")

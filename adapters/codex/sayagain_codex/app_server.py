@@ -178,10 +178,7 @@ class AppServer:
 
     @contextmanager
     def use(self) -> Generator[Use]:
-        """For requests that belong together: while it is left to nobody else, :meth:`unused` waits for all of them.
-
-        Raises :class:`Leaving`.
-        """
+        """For requests that belong together: :meth:`unused` waits for all of them. Raises :class:`Leaving`."""
         if self._leaving:
             raise Leaving
         self._uses += 1

@@ -21,7 +21,7 @@ from sayagain.processes import lease as leases
 from sayagain.processes.lease import Lease
 from sayagain.runtime.seam import OWNER_PATIENCE, SessionSetup
 from sayagain.runtime.tasks import SessionTasks
-from sayagain_codex.app_server import AppServer, AppServerError, Leaving, Use
+from sayagain_codex.app_server import AppServer, AppServerError, Use
 from sayagain_codex.command import home, thread_params
 from sayagain_codex.patience import Patience
 from sayagain_codex.routes import Owner
@@ -140,8 +140,6 @@ class Host:
                     if not is_written_elsewhere(error) or anyio.current_time() >= deadline:
                         raise thread_fault(error, self._session_id) from error
                     await anyio.sleep(RETRY)
-                case Leaving():
-                    pass
                 case RuntimeDied() if server.leaving:
                     pass  # another process has taken its place
                 case fault:
@@ -232,8 +230,6 @@ class Host:
                 server = await self.reader()
             try:
                 return await server.request(method, params, patience=patience)
-            except Leaving:
-                pass
             except RuntimeDied:
                 if not server.leaving:
                     raise

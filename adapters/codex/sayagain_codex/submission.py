@@ -210,7 +210,7 @@ class Submission:
         except AppServerError as error:
             return self._turns.submitted != message.id or self._not_taken(message, error)
         except Leaving:
-            # The process that follows is given it, or this one when it stays.
+            # The process that follows is given it.
             self._unwritten = message
             return False
         except RuntimeFault as error:
