@@ -23,7 +23,8 @@ from sayagain.identity import child_session_id
 from sayagain.protocol.loose import Json, as_list, as_mapping, as_text
 from sayagain.runtime.history import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
 from sayagain_codex.app_server import AppServerError
-from sayagain_codex.pages import PAGE, Client, Page, Pages
+from sayagain_codex.pages import PAGE, Page, Pages
+from sayagain_codex.threads import Client
 from sayagain_codex.translate import subagents
 from sayagain_codex.translate.items import item_updates, user_message_id
 

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from sayagain.errors import HistoryUnreadable
 from sayagain.protocol.loose import Json, as_list, as_mapping, as_text
 from sayagain_codex.app_server import AppServerError
+from sayagain_codex.threads import Client
 
-__all__ = ["PAGE", "Client", "Entry", "Page", "Pages"]
+__all__ = ["PAGE", "Entry", "Page", "Pages"]
 
 PAGE: Final = 100
 """Items in a page: the app-server's own limit (measured)."""
 
 _UNSUPPORTED: Final = -32601
-
-
-class Client(Protocol):
-    """The app-server, as far as history needs it."""
-
-    async def request(self, method: str, params: Mapping[str, Any]) -> Any:
-        """The result of a request; raises :class:`~sayagain_codex.app_server.AppServerError` when it is an error."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,10 +47,10 @@ Params = Mapping[str, Any]
 
 
 class Client(Protocol):
-    """Who asks Codex: :class:`~sayagain_codex.app_server.AppServer`."""
+    """Who asks Codex: an app-server, a use of one, or who reads a session from whichever runs."""
 
     async def request(self, method: str, params: Params, *, patience: float | None = None) -> Any:
-        """The result of a request."""
+        """The result of a request; raises :class:`~sayagain_codex.app_server.AppServerError` when it is an error."""
         ...
 
 
