@@ -228,9 +228,7 @@ class AppServer:
                 await self._send({"id": request_id, "method": method, "params": params or {}}, patience)
                 await pending.done.wait()
         except TimeoutError:
-            logger.warning("Codex no longer answers (%s); it is ended", method)
-            await self.kill()
-            raise RuntimeTimeout("Codex stopped answering and was ended") from None
+            raise await self._hung(method) from None
         finally:
             del self._pending[request_id]
             self._unused.set()
@@ -243,8 +241,7 @@ class AppServer:
         try:
             await self._send({"method": method}, self._patience.answer)
         except TimeoutError:
-            await self.kill()
-            raise RuntimeTimeout("Codex stopped answering and was ended") from None
+            raise await self._hung(method) from None
 
     async def reply(self, request_id: RequestId, result: Params) -> None:
         """Answer a request of the app-server; nothing happens when that has ended."""
@@ -276,9 +273,15 @@ class AppServer:
         try:
             await self._send(message, self._patience.answer)
         except TimeoutError:
-            await self.kill()
+            await self._hung("an answer of ours")
         except RuntimeDied:
             logger.debug("Codex ended before it got an answer")
+
+    async def _hung(self, given: str) -> RuntimeTimeout:
+        """End a process that no longer takes or answers what it is given."""
+        logger.warning("Codex no longer answers (%s); it is ended", given)
+        await self.kill()
+        return RuntimeTimeout("Codex stopped answering and was ended")
 
     async def _send(self, message: Params, patience: float) -> None:
         line = dumps(message) + b"\n"
