@@ -387,3 +387,29 @@ async def test_an_early_end_is_told_in_codex_s_own_words(env: dict[str, str], cw
         with pytest.raises(WireError, match=r'Error: CODEX_HOME points to "/nowhere", but that path does not exist'):
             await agent.wire.new(cwd)
         assert await agent.close() == 0
+
+
+async def test_a_file_that_does_not_begin_as_one_is_unreadable_and_no_other(
+    agent: AgentProcess, env: dict[str, str], cwd: str
+) -> None:
+    """A mark of the byte order in front of one file spoiled all of them (openai/codex 28139)."""
+    session_ids = [await agent.wire.new(cwd) for _ in range(3)]
+    for session_id in session_ids:
+        await agent.wire.prompt(session_id, "First", key="1")
+        await agent.wire.idle(session_id)
+    assert await agent.close() == 0
+    marked, *others = session_ids
+    path = rollout(env, marked)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    async with agent_process(env) as again:
+        await again.wire.initialize()
+        listed = await again.wire.request("session/list", {})
+        assert {session["sessionId"] for session in listed["sessions"]} >= set(others)
+        with pytest.raises(WireError, match="Codex cannot read the session") as refused:
+            await again.wire.resume(marked, cwd, replay=True)
+        assert (refused.value.code, refused.value.data) == (-32603, {"reason": "history_unreadable"})
+        assert again.wire.updates(marked) == []
+        for session_id in others:
+            await again.wire.resume(session_id, cwd, replay=True)
+            assert "First" in entities(again.wire.updates(session_id)).values()
+        assert await again.close() == 0

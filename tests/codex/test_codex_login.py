@@ -432,13 +432,13 @@ async def test_a_prompt_that_is_got_ready_is_written_before_a_login(
     if not first:
         await session.submit(f"{ID[:-1]}0", [{"type": "text", "text": "before"}])
         await idle(events)
-    held, check = Held(), submission.Submission._check_room
+    held, check = Held(), submission.Submission._check_storage
 
     async def check_later(self: submission.Submission, parts: Any) -> None:
         await check(self, parts)
         await held.here()
 
-    monkeypatch.setattr(submission.Submission, "_check_room", check_later)
+    monkeypatch.setattr(submission.Submission, "_check_storage", check_later)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(session.submit, ID, TEXT)
         await held.reached.wait()

@@ -9,7 +9,14 @@ import anyio
 import pytest
 from pytest_mock import MockerFixture
 
-from sayagain.errors import InvalidParams, PromptRefused, RuntimeMissing, SessionInUse, SessionNotFound
+from sayagain.errors import (
+    HistoryUnreadable,
+    InvalidParams,
+    PromptRefused,
+    RuntimeMissing,
+    SessionInUse,
+    SessionNotFound,
+)
 from sayagain.runtime.seam import SessionSetup
 from sayagain_codex import auth, command, executable, listing, threads
 from sayagain_codex.app_server import AppServerError
@@ -329,6 +336,8 @@ async def test_a_ghost_is_a_last_turn_without_items() -> None:
         ("rollout at /x is empty", SessionNotFound),
         ("thread x already has an active writer", SessionInUse),
         ("session x is archived. Run", threads.SessionArchived),
+        ("failed to read session metadata /x: it does not start with session metadata", HistoryUnreadable),
+        ("failed to open thread history database: file is not a database", HistoryUnreadable),
         ("something else", AppServerError),
     ],
 )

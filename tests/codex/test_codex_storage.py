@@ -26,11 +26,13 @@ from sayagain_codex.host import Host
 from sayagain_codex.rollouts import irregular
 from sayagain_codex.runtime import CodexRuntime
 from sayagain_codex.session import CodexSession
-from sayagain_codex.storage import check_room
+from sayagain_codex.storage import check
 from support_codex import AgentProcess, agent_process, codex_environment, idle, outcome, rollout, stored_ids
 from support_wire import WireError
 
 BLOCK = 4096
+
+THREAD = "01a22e60-6a00-7242-a675-e5e8ea11c114"
 
 
 @pytest.fixture
@@ -319,12 +321,12 @@ async def test_a_session_that_cannot_be_archived_stays_open(
 
 def test_what_has_a_place_leaves_nothing_behind(tmp_path: Path) -> None:
     rollout = tmp_path / "sessions" / "rollout.jsonl"
-    check_room(tmp_path, str(rollout), [{"type": "text", "text": "Hello"}])
-    check_room(tmp_path, None, [])
+    check(tmp_path, THREAD, str(rollout), [{"type": "text", "text": "Hello"}])
+    check(tmp_path, THREAD, None, [])
     assert list(tmp_path.iterdir()) == []
     rollout.parent.mkdir()
     rollout.write_text("{}\n")
-    check_room(tmp_path, str(rollout), [])
+    check(tmp_path, THREAD, str(rollout), [])
     assert (rollout.read_text(), len(list(rollout.parent.iterdir()))) == ("{}\n", 1)
 
 
@@ -355,4 +357,4 @@ def test_the_reason_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr("sayagain.processes.room.tempfile.TemporaryFile", refuse)
     with pytest.raises(NotStored, match=r"Codex could not store the prompt in .*: EACCES, Permission denied"):
-        check_room(tmp_path, None, [])
+        check(tmp_path, THREAD, None, [])

@@ -8,10 +8,10 @@ next one is fetched while the one before is translated.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -23,6 +23,7 @@ from sayagain.identity import child_session_id
 from sayagain.protocol.loose import Json, as_list, as_mapping, as_text
 from sayagain.runtime.history import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
 from sayagain_codex.app_server import AppServerError
+from sayagain_codex.damage import DamagedRow, Gaps
 from sayagain_codex.pages import PAGE, Page, Pages
 from sayagain_codex.threads import Client
 from sayagain_codex.translate import subagents
@@ -40,8 +41,16 @@ _STEPS_TO_SEND: Final = 3
 place among the writers, and writes."""
 
 
+Damaged: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Sequence[DamagedRow]]]
+"""Gives the rows of a thread's file that cannot be read; the thread is a ``Thread`` of Codex."""
+
+
+async def _nothing(_: Mapping[str, Any]) -> Sequence[DamagedRow]:
+    return ()
+
+
 async def history(
-    client: Client, thread: Mapping[str, Any], session_id: str, *, live: bool
+    client: Client, thread: Mapping[str, Any], session_id: str, *, live: bool, damaged: Damaged = _nothing
 ) -> AsyncGenerator[list[HistoryEntry], None]:
     """All that is stored of a session, in batches, oldest first.
 
@@ -50,27 +59,29 @@ async def history(
     failed or were cancelled with their turn. Raises :class:`~sayagain.errors.HistoryUnreadable`, also after batches
     were given: those are then not the whole.
     """
-    reader = _Session(client, session_id, live, as_text(thread.get("cwd")) or "/")
-    root = _Source(as_text(thread.get("id")) or session_id, session_id, live)
+    reader = _Session(client, session_id, live, as_text(thread.get("cwd")) or "/", damaged)
+    root = _Source(as_text(thread.get("id")) or session_id, session_id, live, thread)
     async with aclosing(reader.thread(root)) as batches:
         async for batch in batches:
             yield batch
 
 
-async def message_ids(client: Client, thread_id: str) -> set[str]:
+async def message_ids(client: Client, thread_id: str, damaged: Sequence[DamagedRow] = ()) -> set[str]:
     """The ids of all user messages of a thread, as :func:`history` gives them; raises like it."""
     found: set[str] = set()
+    gaps = Gaps(damaged)
     cursor: object = None
     pages = Pages(client, thread_id)
     while True:
         page = await pages.fetch(cursor)
         fault_points.passing(Point.CODEX_IDS_PAGE)
         for entry in page.entries:
+            gaps.saw(entry.item)
             if entry.item.get("type") == "userMessage":
                 message_id = user_message_id(entry.item)
                 found.add(message_id if message_id not in found else as_text(entry.item.get("id")))
         if page.next is None:
-            return found
+            return found | gaps.message_ids
         cursor = page.next
 
 
@@ -81,6 +92,8 @@ class _Source:
     thread_id: str
     session_id: str
     live: bool
+    thread: Mapping[str, Any]
+    """As Codex describes it."""
 
 
 @dataclass(slots=True)
@@ -94,8 +107,9 @@ class _Children:
 class _Session:
     """What all threads of one session share."""
 
-    def __init__(self, client: Client, session_id: str, live: bool, cwd: str) -> None:
+    def __init__(self, client: Client, session_id: str, live: bool, cwd: str, damaged: Damaged) -> None:
         self._client = client
+        self._damaged = damaged
         self._session_id = session_id
         self._live = live
         self._cwd = cwd
@@ -107,7 +121,8 @@ class _Session:
     async def thread(self, source: _Source) -> AsyncGenerator[list[HistoryEntry], None]:
         """Everything of one thread, and of the subagents that it started."""
         self._given.add(source.thread_id)
-        reader = _Thread(Pages(self._client, source.thread_id), source, self._cwd, self._child_id)
+        gaps = Gaps(await self._damaged(source.thread))
+        reader = _Thread(Pages(self._client, source.thread_id), source, self._cwd, self._child_id, gaps)
         async with aclosing(reader.parts()) as parts:
             async for part in parts:
                 if isinstance(part, list):
@@ -121,8 +136,10 @@ class _Session:
             async with aclosing(self._child(named, source)) as batches:
                 async for batch in batches:
                     yield batch
-        if reader.damaged:
-            yield [Unreadable.entries(reader.damaged)]
+        missing = [UserTurn(source.session_id, (message_id,), None) for message_id in sorted(gaps.message_ids)]
+        damaged = reader.damaged + gaps.count
+        if damaged:
+            yield [*missing, Unreadable.entries(damaged)]
 
     def _child_id(self, named: subagents.Named | None, thread_id: str) -> str | None:
         """The session of a subagent's thread; ``None`` for one that was not and will not be announced here."""
@@ -150,7 +167,7 @@ class _Session:
         try:
             if not self._live:
                 await self._bring_up_to_date(named.thread_id)
-            async with aclosing(self.thread(_Source(named.thread_id, child_id, running))) as batches:
+            async with aclosing(self.thread(_Source(named.thread_id, child_id, running, known))) as batches:
                 async for batch in batches:
                     yield batch
         except HistoryUnreadable:
@@ -209,8 +226,10 @@ class _Thread:
         source: _Source,
         cwd: str,
         child_id: Callable[[subagents.Named | None, str], str | None],
+        gaps: Gaps,
     ) -> None:
         self.damaged = 0
+        self._gaps = gaps
         self._pages = pages
         self._source = source
         self._cwd = cwd
@@ -260,6 +279,7 @@ class _Thread:
         self.damaged += page.damaged
         for entry in page.entries:
             item = entry.item
+            self._gaps.saw(item)
             if not self._once(as_text(item.get("id"))):
                 continue
             if item.get("status") == "inProgress" and entry.turn_id in self._unfinished:

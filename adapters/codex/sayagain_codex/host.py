@@ -8,7 +8,7 @@ this process's alone: one app-server serves many sessions and was started before
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,9 @@ from sayagain.runtime.seam import OWNER_PATIENCE, SessionSetup
 from sayagain.runtime.tasks import SessionTasks
 from sayagain_codex.app_server import AppServer, AppServerError, Use
 from sayagain_codex.command import home, thread_params
+from sayagain_codex.damage import DamagedRow, damaged_rows
 from sayagain_codex.patience import Patience
+from sayagain_codex.rollouts import newest
 from sayagain_codex.routes import Owner
 from sayagain_codex.server import Servers
 from sayagain_codex.storage import FileId, file_id
@@ -71,6 +73,7 @@ class Host:
         self._closed = False
         self._released = False
         self._loading: _Loading | None = None
+        self._search: _Search | None = None
         self.server: AppServer | None = None
         """The process that has the thread loaded."""
         self.thread: Params = {}
@@ -129,6 +132,10 @@ class Host:
             if self.server is server:
                 return server
             loading = self._loading
+            if self._search is None:
+                # Codex takes far longer to load a thread than this takes.
+                self._search = _Search()
+                self._tasks.start_soon(self._search.run, self.home, self._session_id)
             if loading is None or loading.server is not server:
                 loading = self._loading = _Loading(server)
                 self._tasks.start_soon(self._ask, loading)
@@ -202,6 +209,15 @@ class Host:
         path = self.thread.get("path")
         return self._file is None or self._file == await anyio.to_thread.run_sync(file_id, path)
 
+    async def damaged(self, thread: Params) -> Sequence[DamagedRow]:
+        """The rows of a thread's file that cannot be read; the session's own was looked through as it was loaded."""
+        rollout = thread.get("path")
+        if self._search is not None:
+            await self._search.done.wait()
+            if rollout == str(self._search.rollout):
+                return self._search.rows
+        return await damaged_rows(Path(rollout)) if rollout else ()
+
     async def unload(self, server: AppServer) -> None:
         """The thread is not what is stored: what is loaded next is."""
         async with self._ownership:
@@ -257,7 +273,7 @@ class Host:
 
     def gone(self) -> None:
         """The process is gone, or has closed the thread."""
-        self.server = None
+        self.server = self._search = None
         self._unloaded.set()
 
     def unloaded(self) -> None:
@@ -283,6 +299,7 @@ class Host:
     async def _unload(self) -> None:
         """Codex unloads a thread that nobody listens to, ends its background terminals and frees its writer lock."""
         server, self.server = self.server, None
+        self._search = None
         if server is None:
             return
         try:
@@ -297,6 +314,23 @@ class Host:
             logger.debug("a thread was not unloaded: %s", error)
         finally:
             self._servers.unroute(server, self._owner)
+
+
+class _Search:
+    """For what cannot be read of the thread, while it is loaded: nobody else writes to it."""
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.rollout: Path | None = None
+        self.rows: Sequence[DamagedRow] = ()
+
+    async def run(self, home: Path, thread_id: str) -> None:
+        try:
+            self.rollout = await anyio.to_thread.run_sync(newest, home, thread_id)
+            if self.rollout is not None:
+                self.rows = await damaged_rows(self.rollout, tail=True)
+        finally:
+            self.done.set()
 
 
 class _Loading:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sayagain.errors import HistoryUnreadable
 from sayagain.protocol.loose import Json, as_list, as_mapping, as_text
 from sayagain_codex.app_server import AppServerError
-from sayagain_codex.threads import Client
+from sayagain_codex.threads import Client, unreadable
 
 __all__ = ["PAGE", "Entry", "Page", "Pages"]
 
@@ -51,14 +50,14 @@ class Pages:
                 return self._items(await self._list("thread/items/list", cursor, {}))
             except AppServerError as error:
                 if error.rpc_code != _UNSUPPORTED or cursor is not None:
-                    raise _unreadable(error) from error
+                    raise unreadable(error) from error
                 self._by_turns = True
         try:
             return self._turns(await self._list("thread/turns/list", cursor, {"itemsView": "full"}))
         except AppServerError as error:
             if "not materialized" in error.message:
                 return Page((), 0, None)  # nothing was ever prompted here
-            raise _unreadable(error) from error
+            raise unreadable(error) from error
 
     async def status(self, turn_id: str) -> str:
         """The status of a turn, the latest looked at first: it is the one that may be unfinished."""
@@ -68,7 +67,7 @@ class Pages:
             try:
                 result = await self._list("thread/turns/list", cursor, params)
             except AppServerError as error:
-                raise _unreadable(error) from error
+                raise unreadable(error) from error
             for turn in map(as_mapping, as_list(result.get("data"))):
                 if turn.get("id") == turn_id:
                     return as_text(turn.get("status"))
@@ -100,7 +99,3 @@ class Pages:
             for item in as_list(turn.get("items"))
         ]
         return self._items({"data": rows, "nextCursor": result.get("nextCursor")})
-
-
-def _unreadable(error: AppServerError) -> HistoryUnreadable:
-    return HistoryUnreadable(f"Codex cannot read the session: {error.message}")

@@ -34,6 +34,7 @@ from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServerError, Leaving, Use
 from sayagain_codex.command import home, thread_params
 from sayagain_codex.history import history, message_ids
+from sayagain_codex.host import Host
 from sayagain_codex.launch import Launcher
 from sayagain_codex.listing import list_sessions
 from sayagain_codex.login import Login
@@ -42,7 +43,7 @@ from sayagain_codex.rollouts import irregular
 from sayagain_codex.routes import Owner
 from sayagain_codex.server import Servers
 from sayagain_codex.session import CodexSession
-from sayagain_codex.threads import Client, is_thread_id, thread_fault
+from sayagain_codex.threads import is_thread_id, thread_fault
 from sayagain_codex.warnings import Warnings
 
 __all__ = ["CodexRuntime"]
@@ -291,8 +292,8 @@ class CodexRuntime:
     async def history(self, session_id: str, *, live: bool) -> AsyncIterator[HistoryEntry]:
         """Streamed a page at a time, from a thread that was loaded: only then the history is whole (measured)."""
         async with (
-            self._reading(session_id) as (client, thread),
-            aclosing(history(client, thread, session_id, live=live)) as batches,
+            self._reading(session_id) as (host, thread),
+            aclosing(history(host, thread, session_id, live=live, damaged=host.damaged)) as batches,
         ):
             async for batch in batches:
                 fault_points.passing(Point.REPLAY_BATCH)
@@ -304,14 +305,14 @@ class CodexRuntime:
         by one who does not hold the session, as at its end."""
         session = self._active(session_id)
         try:
-            async with self._reading(session_id, whole=True) as (client, _):
-                ids = await message_ids(client, session_id)
+            async with self._reading(session_id, whole=True) as (host, thread):
+                ids = await message_ids(host, session_id, await host.damaged(thread))
         except SessionNotFound:
             ids = set[str]()
         return ids if session is None else ids | session.live_only
 
     @asynccontextmanager
-    async def _reading(self, session_id: str, *, whole: bool = False) -> AsyncGenerator[tuple[Client, Params]]:
+    async def _reading(self, session_id: str, *, whole: bool = False) -> AsyncGenerator[tuple[Host, Params]]:
         """Who tells what is stored of a thread that is loaded, as far as that is possible.
 
         What is read from a thread that another process has may be stale: with ``whole`` that is an error, unless the

@@ -36,7 +36,6 @@ from sayagain_codex.server import Servers
 from sayagain_codex.stopping import Stopping
 from sayagain_codex.submission import Submission
 from sayagain_codex.terminals import Terminals
-from sayagain_codex.threads import Client
 from sayagain_codex.titles import Titles
 from sayagain_codex.translate.live import LiveTranslator
 from sayagain_codex.translate.prompts import prompt_input
@@ -175,7 +174,7 @@ class CodexSession:
         self._outbox.emit_all(self._turns.again(anew=True))
         self._tasks.start_soon(self._offers.describe, server, str(self.thread["cwd"]))
 
-    async def reader(self) -> Client:
+    async def reader(self) -> Host:
         """Who tells what is stored of the session: up to date as long as nobody else owns it."""
         await self._host.reader()
         return self._host

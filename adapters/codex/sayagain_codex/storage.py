@@ -1,4 +1,4 @@
-"""Whether Codex can store a prompt, and where.
+"""Whether Codex can store a prompt where it is found again.
 
 It says that it has before it has written a byte, runs the turn, and complains of a full disk near the turn's end only,
 while it keeps the rows in memory; to a file that was removed or replaced it goes on writing (both measured). So nothing
@@ -13,8 +13,9 @@ from typing import Any, Final, TypeAlias
 
 from sayagain.processes.room import ROOM, NotStored, existing, looks_full, try_to_write, why
 from sayagain.protocol.codec import dumps
+from sayagain_codex.projection import DATABASE, follows
 
-__all__ = ["FileId", "check_room", "file_id"]
+__all__ = ["FileId", "check", "file_id"]
 
 Params = Mapping[str, Any]
 
@@ -37,12 +38,18 @@ def file_id(rollout: str | None) -> FileId | None:
     return None if found is None else (found.st_dev, found.st_ino)
 
 
-def check_room(home: Path, rollout: str | None, parts: Sequence[Params]) -> None:
-    """Raise :class:`~sayagain.processes.room.NotStored` when the prompt cannot be written where its thread is stored.
+def check(home: Path, thread_id: str, rollout: str | None, parts: Sequence[Params]) -> None:
+    """Raise :class:`~sayagain.processes.room.NotStored` when the prompt cannot be written where its thread is stored,
+    or would not be listed.
 
     While Codex still keeps rows that it could not write, no later prompt gets past this.
     """
     file = Path(rollout) if rollout else None
+    if file is not None and not follows(home, thread_id, file):
+        raise NotStored(
+            f"Codex would not find the prompt again: its index goes further than {file}, which was cut. "
+            f"Without {home / DATABASE}, Codex makes the index anew from what is left"
+        )
     needed = ROOM + _TIMES * len(dumps(list(parts)))
     try:
         folder = existing(file.parent if file is not None else home / "sessions")

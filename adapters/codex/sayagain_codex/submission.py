@@ -160,14 +160,15 @@ class Submission:
                 held.close()
                 await self._host.unload(server)
                 raise HistoryUnreadable("The session's file was removed or replaced while Codex had it open")
-            await self._check_room(message.parts)
+            await self._check_storage(message.parts)
             await self._check_ghost(use)
             if self._host.server is server and not self._turns.active and self._unwritten is message:
                 return use
         return None
 
-    async def _check_room(self, parts: Sequence[Params]) -> None:
-        await anyio.to_thread.run_sync(storage.check_room, self._host.home, self._host.thread.get("path"), parts)
+    async def _check_storage(self, parts: Sequence[Params]) -> None:
+        home, rollout = self._host.home, self._host.thread.get("path")
+        await anyio.to_thread.run_sync(storage.check, home, self._session_id, rollout, parts)
 
     async def _check_ghost(self, use: Use) -> None:
         if self._turns.suspect and self._host.server is use.server:

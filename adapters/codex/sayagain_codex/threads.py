@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from sayagain import fault_points
-from sayagain.errors import RuntimeFault, SayagainError, SessionInUse, SessionNotFound
+from sayagain.errors import HistoryUnreadable, RuntimeFault, SayagainError, SessionInUse, SessionNotFound
 from sayagain.fault_points import Point
 from sayagain.protocol.loose import as_mapping
 from sayagain_codex.app_server import AppServerError
@@ -25,6 +25,7 @@ __all__ = [
     "last_items_have",
     "revert_ghost",
     "thread_fault",
+    "unreadable",
 ]
 
 PAGE: Final = 100
@@ -42,6 +43,9 @@ _NOTHING: Final = (
     "invalid session id",
 )
 """How Codex says that there is no such thread, or that nothing is stored of it yet."""
+
+_UNREADABLE: Final = ("failed to read session metadata", "thread history database")
+"""How Codex says that a thread's file does not begin as one, and that what it lists from is no database."""
 
 Params = Mapping[str, Any]
 
@@ -89,7 +93,14 @@ def thread_fault(error: AppServerError, thread_id: str) -> SayagainError:
         return SessionInUse()
     if "is archived" in text:
         return SessionArchived()
+    if any(sign in text for sign in _UNREADABLE):
+        return unreadable(error)
     return error
+
+
+def unreadable(error: AppServerError) -> HistoryUnreadable:
+    """A refusal to say what is stored."""
+    return HistoryUnreadable(f"Codex cannot read the session: {error.message}")
 
 
 async def last_items_have(client: Client, thread_id: str, message_id: str) -> bool:
