@@ -17,7 +17,7 @@ from sayagain_codex.damage import DamagedRow, Gaps, damaged_rows
 from sayagain_codex.history import history, message_ids
 from sayagain_codex.projection import DATABASE, follows
 from sayagain_codex.rollouts import newest
-from support_codex import AgentProcess, agent_process, rollout, stored_ids
+from support_codex import AgentProcess, agent_process, raw_codex, rollout, stored_ids
 from support_wire import WireError, entities
 
 THREAD = "01a22e60-6a00-7242-a675-e5e8ea11c114"
@@ -221,6 +221,27 @@ async def test_a_damaged_prompt_lands_once_when_the_list_is_made_anew(
         assert await last.wire.prompt(session_id, "Second", key="Second") == second
         assert await last.wire.prompt(session_id, "Fourth", key="Fourth") == fourth
         assert await last.close() == 0
+
+
+@pytest.mark.real
+async def test_a_row_that_another_process_is_about_to_write_is_not_damaged(
+    agent: AgentProcess, env: dict[str, str], cwd: str
+) -> None:
+    session_id = await agent.wire.new(cwd)
+    await agent.wire.prompt(session_id, "First", key="1")
+    await agent.wire.idle(session_id)
+    assert await agent.close() == 0
+    async with agent_process(env) as again:
+        await again.wire.initialize()
+        with raw_codex(env) as request:
+            request("thread/resume", {"threadId": session_id, "excludeTurns": True})
+            path = rollout(env, session_id)
+            path.write_bytes(path.read_bytes() + user(1)[:-30])
+            await again.wire.resume(session_id, cwd, replay=True)
+        titles = [notice["title"] for notice in again.wire.updates(session_id, "notice")]
+        assert "Another process works on this session" in titles
+        assert NOTICE not in titles
+        assert await again.close() == 0
 
 
 @pytest.mark.real

@@ -145,11 +145,13 @@ class Host:
                     return server
                 case AppServerError() as error:
                     if not is_written_elsewhere(error) or anyio.current_time() >= deadline:
+                        self._search = None
                         raise thread_fault(error, self._session_id) from error
                     await anyio.sleep(RETRY)
                 case RuntimeDied() if server.leaving:
                     pass  # another process has taken its place
                 case fault:
+                    self._search = None
                     raise fault
 
     async def _ask(self, loading: _Loading) -> None:
@@ -212,10 +214,10 @@ class Host:
     async def damaged(self, thread: Params) -> Sequence[DamagedRow]:
         """The rows of a thread's file that cannot be read; the session's own was looked through as it was loaded."""
         rollout = thread.get("path")
-        if self._search is not None:
-            await self._search.done.wait()
-            if rollout == str(self._search.rollout):
-                return self._search.rows
+        if (search := self._search) is not None:
+            await search.done.wait()
+            if rollout == str(search.rollout):
+                return search.rows
         return await damaged_rows(Path(rollout)) if rollout else ()
 
     async def unload(self, server: AppServer) -> None:
