@@ -132,6 +132,12 @@ async def test_pages_come_in_order_and_once() -> None:
     assert await message_ids(store, ROOT) == {f"c{n}" for n in range(170)} | {"u49"}
 
 
+async def test_an_id_belongs_to_its_turn() -> None:
+    """Some model services begin anew with each turn."""
+    store = Store(root=[agent(1) | {"turn": turn} for turn in ("t1", "t2", "t2")])
+    assert shape(await read(store)) == ["root agent_message", "root agent_message"]
+
+
 async def test_an_empty_session() -> None:
     assert await read(Store(root=[])) == []
 

@@ -235,7 +235,7 @@ class _Thread:
         self._cwd = cwd
         self._child_id = child_id
         self._user_ids: set[str] = set()
-        self._recent: dict[str, None] = {}
+        self._recent: dict[tuple[str, str], None] = {}
         self._unfinished: dict[str, str] = {}
 
     async def parts(self) -> AsyncGenerator[list[HistoryEntry] | subagents.Named, None]:
@@ -280,7 +280,7 @@ class _Thread:
         for entry in page.entries:
             item = entry.item
             self._gaps.saw(item)
-            if not self._once(as_text(item.get("id"))):
+            if not self._once(entry.turn_id, as_text(item.get("id"))):
                 continue
             if item.get("status") == "inProgress" and entry.turn_id in self._unfinished:
                 item = {**item, "status": self._unfinished[entry.turn_id]}
@@ -308,13 +308,17 @@ class _Thread:
     def _child(self, thread_id: str) -> str | None:
         return self._child_id(None, thread_id)
 
-    def _once(self, item_id: str) -> bool:
-        """False for an item that was just given: pages may overlap while the thread grows."""
-        if item_id in self._recent:
+    def _once(self, turn_id: str, item_id: str) -> bool:
+        """False for an item that was just given: pages may overlap while the thread grows.
+
+        An id belongs to its turn: some model services begin anew with each (measured: Codex stores both).
+        """
+        item = (turn_id, item_id)
+        if item in self._recent:
             return False
         if len(self._recent) >= 4 * PAGE:
             del self._recent[next(iter(self._recent))]
-        self._recent[item_id] = None
+        self._recent[item] = None
         return True
 
 
