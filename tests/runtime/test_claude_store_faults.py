@@ -143,7 +143,8 @@ class TestWithoutMessages:
         await wire.idle(other)
         session_id = await wire.new(cwd)
         await wire.until(lambda: wire.updates(session_id, "available_commands_update"))
-        (folder,) = (Path(cwd).parent / "config" / "projects").iterdir()
+        (transcript,) = (Path(cwd).parent / "config" / "projects").glob(f"*/{other}.jsonl")
+        folder = transcript.parent
         content = {"nothing": b"", "bookkeeping": bookkeeping(session_id)}.get(held, bookkeeping(session_id) + CUT)
         (folder / f"{session_id}.jsonl").write_bytes(content)
         pid = runtime_pid(session_id)
