@@ -100,12 +100,13 @@ class _Reader:
         return [DamagedRow(ids, frozenset(stored)) for ids, stored in self._rows]
 
     def _is_damaged(self, line: bytes) -> bool:
-        if line.isspace():
+        # Most rows hold no item, and need not be parsed.
+        if line.isspace() or (_NO_ITEM.match(line) and line.count(_START) == 1):
             return False
         try:
             self._parse(line, allow_inf_nan=False, cache_strings=False)
         except ValueError:
-            return line.count(_START) > 1 or _NO_ITEM.match(line) is None
+            return True
         return False
 
 
