@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from sayagain.runtime.history import Unreadable, UserTurn
@@ -93,6 +95,18 @@ async def test_what_is_no_file_of_rows_has_none(file: Path) -> None:
     packed = file.with_suffix(".jsonl.zst")
     packed.write_bytes(b"\x28\xb5\x2f\xfd\n")
     assert list(await damaged_rows(packed)) == []
+
+
+@pytest.mark.parametrize("what", ["a FIFO", "a device without an end", "a folder"])
+async def test_what_is_no_file_is_not_read(file: Path, what: str) -> None:
+    if what == "a FIFO":
+        os.mkfifo(file)
+    elif what == "a folder":
+        file.mkdir()
+    else:
+        file.symlink_to("/dev/zero")
+    with anyio.fail_after(10):
+        assert list(await damaged_rows(file, tail=True)) == []
 
 
 async def test_a_file_of_nothing_but_damage_is_told_in_little(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,9 @@ under its key. So the file is looked through as well::
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,11 +67,17 @@ async def damaged_rows(rollout: Path, *, tail: bool = False) -> Sequence[Damaged
 
 def _look_through(rollout: Path, tail: bool) -> Sequence[DamagedRow]:
     reader = _Reader()
-    with suppress(OSError), rollout.open("rb") as file:
-        for line in file:
-            if tail or line.endswith(b"\n"):
-                reader.take(line)
+    with suppress(OSError), open(rollout, "rb", opener=_without_waiting) as file:
+        # A FIFO would be waited for, and a device may have no end.
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            for line in file:
+                if tail or line.endswith(b"\n"):
+                    reader.take(line)
     return reader.found()
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class _Reader:
