@@ -175,6 +175,12 @@ def test_one_row_is_missing_or_not_as_a_whole() -> None:
     assert (gaps.count, gaps.message_ids) == (1, {"c2"})
 
 
+def test_two_rows_may_be_about_one_item() -> None:
+    gaps = Gaps([damaged("a1"), damaged("a1", "m1")])
+    gaps.saw({"type": "agentMessage", "id": "a1"})
+    assert gaps.count == 0
+
+
 # On the real Codex.
 
 
@@ -281,7 +287,7 @@ async def test_a_prompt_that_codex_would_not_list_does_not_run(
         assert (refused.value.code, refused.value.data) == (-32603, {"reason": "not_stored"})
         assert await again.close() == 0
     assert service.count("Third") == 0
-    # What the error says.
+    # A list that is made anew, of a thread of one file, fits it.
     for database in Path(env["CODEX_HOME"]).glob(f"{DATABASE}*"):
         database.unlink()
     async with agent_process(env) as last:

@@ -126,23 +126,24 @@ class Gaps:
     """Which damaged rows of a thread are missing in what Codex lists of it; it is told of each item."""
 
     def __init__(self, rows: Iterable[DamagedRow]) -> None:
-        self._rows = dict(enumerate(rows))
-        self._of_item = {item_id: number for number, row in self._rows.items() for item_id in row.ids}
+        self._rows = list(rows)
+        self._ids = {item_id for row in self._rows for item_id in row.ids}
+        self._seen: set[str] = set()
 
     def saw(self, item: Json) -> None:
-        """An item is listed, and so is all that stands in the row that it came from."""
-        if self._rows:
-            for name in ("id", "clientId"):
-                number = self._of_item.get(as_text(item.get(name)))
-                if number is not None:
-                    self._rows.pop(number, None)
+        """An item is listed, and so is all that stands in a row with its id."""
+        if self._ids:
+            self._seen |= self._ids & {as_text(item.get("id")), as_text(item.get("clientId"))}
 
     @property
     def count(self) -> int:
         """How many rows are missing."""
-        return len(self._rows)
+        return len(self._missing())
 
     @property
     def message_ids(self) -> frozenset[str]:
         """Messages that are missing, and were stored."""
-        return frozenset(message_id for row in self._rows.values() for message_id in row.message_ids)
+        return frozenset(message_id for row in self._missing() for message_id in row.message_ids)
+
+    def _missing(self) -> Sequence[DamagedRow]:
+        return [row for row in self._rows if row.ids.isdisjoint(self._seen)]

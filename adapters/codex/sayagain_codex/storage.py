@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from sayagain.processes.room import ROOM, NotStored, existing, looks_full, try_to_write, why
 from sayagain.protocol.codec import dumps
-from sayagain_codex.projection import DATABASE, follows
+from sayagain_codex.projection import follows
 
 __all__ = ["FileId", "check", "file_id"]
 
@@ -46,10 +46,7 @@ def check(home: Path, thread_id: str, rollout: str | None, parts: Sequence[Param
     """
     file = Path(rollout) if rollout else None
     if file is not None and not follows(home, thread_id, file):
-        raise NotStored(
-            f"Codex would not find the prompt again: its index goes further than {file}, which was cut. "
-            f"Without {home / DATABASE}, Codex makes the index anew from what is left"
-        )
+        raise NotStored(f"Codex would not find the prompt again: its index goes further than {file}, which was cut")
     needed = ROOM + _TIMES * len(dumps(list(parts)))
     try:
         folder = existing(file.parent if file is not None else home / "sessions")
