@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,12 @@ import pytest
 from sayagain.runtime.events import Foreground, Inserted, Rejected, RuntimeEvent
 from sayagain.testing.codex_config import stand_in_config
 from sayagain.testing.responses_api import ResponsesService
+from sayagain_codex.damage import DamagedRow
 from support_process import AgentProcess, own_code, start_agent
 
 __all__ = [
     "AgentProcess",
+    "AllListed",
     "agent_process",
     "codex_environment",
     "codex_folder",
@@ -37,6 +39,20 @@ __all__ = [
 ]
 
 REPOSITORY = Path(__file__).parent.parent
+
+
+class AllListed:
+    """What a history asks of who has the files, where nothing is wrong with them."""
+
+    async def damaged(self, thread: Mapping[str, Any]) -> Sequence[DamagedRow]:
+        return ()
+
+    async def check_files(self, thread_id: str) -> None: ...
+
+    async def is_listed(self, thread: Mapping[str, Any]) -> bool:
+        return True
+
+    async def check_listed(self, thread: Mapping[str, Any]) -> None: ...
 
 
 @contextmanager

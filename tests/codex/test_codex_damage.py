@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,10 @@ from sayagain.testing.responses_api import ResponsesService
 from sayagain_codex import damage
 from sayagain_codex.damage import DamagedRow, Gaps, damaged_rows
 from sayagain_codex.history import history, message_ids
-from sayagain_codex.projection import DATABASE, follows
+from sayagain_codex.projection import DATABASE
 from sayagain_codex.rollouts import newest
-from support_codex import AgentProcess, agent_process, raw_codex, rollout, stored_ids
-from support_wire import WireError, entities
+from support_codex import AgentProcess, AllListed, agent_process, raw_codex, rollout, stored_ids
+from support_wire import entities
 
 THREAD = "01a22e60-6a00-7242-a675-e5e8ea11c114"
 REVISION = "01a22e60-7000-7000-8000-000000000000"
@@ -129,21 +128,22 @@ async def test_the_newest_file_is_the_one_of_the_last_revision(tmp_path: Path) -
 # What is listed nevertheless.
 
 
-class Listed:
-    """An app-server that lists these items."""
+class Listed(AllListed):
+    """An app-server that lists these items, and has these damaged rows."""
 
-    def __init__(self, *items: dict[str, Any]) -> None:
-        self._rows = [{"turnId": "t", "item": item} for item in items]
+    def __init__(self, *items: dict[str, Any], rows: list[DamagedRow]) -> None:
+        self._items = [{"turnId": "t", "item": item} for item in items]
+        self._rows = rows
 
     async def request(self, method: str, *_: object, **__: object) -> Any:
-        return {"data": self._rows if method == "thread/items/list" else [], "nextCursor": None}
+        return {"data": self._items if method == "thread/items/list" else [], "nextCursor": None}
+
+    async def damaged(self, thread: object) -> list[DamagedRow]:
+        return self._rows
 
 
-async def read(store: Listed, rows: list[DamagedRow]) -> list[Any]:
-    async def found(_: object) -> list[DamagedRow]:
-        return rows
-
-    batches = history(store, {"id": THREAD}, THREAD, live=False, damaged=found)
+async def read(store: Listed) -> list[Any]:
+    batches = history(store, {"id": THREAD}, THREAD, live=False)
     return [entry async for batch in batches for entry in batch]
 
 
@@ -163,10 +163,10 @@ ASKED: dict[str, Any] = {"type": "userMessage", "id": "u1", "clientId": "c1", "c
 async def test_what_is_missing_is_told_and_its_message_is_known(
     items: list[dict[str, Any]], rows: list[DamagedRow], ids: set[str], gap: str | None
 ) -> None:
-    told = await read(Listed(*items), rows)
+    told = await read(Listed(*items, rows=rows))
     assert {message_id for turn in told if isinstance(turn, UserTurn) for message_id in turn.message_ids} == ids
     assert [entry.what for entry in told if isinstance(entry, Unreadable)] == ([gap] if gap else [])
-    assert await message_ids(Listed(*items), THREAD, rows) == ids
+    assert await message_ids(Listed(*items, rows=rows), THREAD, rows) == ids
 
 
 def test_one_row_is_missing_or_not_as_a_whole() -> None:
@@ -262,66 +262,3 @@ async def test_a_row_that_another_process_is_about_to_write_is_not_damaged(
         assert "Another process works on this session" in titles
         assert NOTICE not in titles
         assert await again.close() == 0
-
-
-@pytest.mark.real
-async def test_a_prompt_that_codex_would_not_list_does_not_run(
-    agent: AgentProcess, service: ResponsesService, env: dict[str, str], cwd: str
-) -> None:
-    """A power cut can take the end of the file and leave the list (nothing is synced: measured)."""
-    session_id = await agent.wire.new(cwd)
-    first = await agent.wire.prompt(session_id, "First", key="1")
-    await agent.wire.idle(session_id)
-    second = await agent.wire.prompt(session_id, "Second" * 1000, key="2")
-    await agent.wire.idle(session_id, 2)
-    assert await agent.close() == 0
-    path = rollout(env, session_id)
-    data = path.read_bytes()
-    path.write_bytes(data[: data.index(b"\n", data.index(first.encode())) + 1])
-    async with agent_process(env) as again:
-        await again.wire.initialize()
-        await again.wire.resume(session_id, cwd)
-        assert await again.wire.prompt(session_id, "Second" * 1000, key="2") == second
-        with pytest.raises(WireError, match="Codex would not find the prompt again") as refused:
-            await again.wire.prompt(session_id, "Third", key="3")
-        assert (refused.value.code, refused.value.data) == (-32603, {"reason": "not_stored"})
-        assert await again.close() == 0
-    assert service.count("Third") == 0
-    # A list that is made anew, of a thread of one file, fits it.
-    for database in Path(env["CODEX_HOME"]).glob(f"{DATABASE}*"):
-        database.unlink()
-    async with agent_process(env) as last:
-        await last.wire.initialize()
-        await last.wire.resume(session_id, cwd)
-        assert await last.wire.prompt(session_id, "First", key="1") == first
-        third = await last.wire.prompt(session_id, "Third", key="3")
-        await last.wire.idle(session_id)
-        assert await last.close() == 0
-    assert stored_ids(env, session_id) == [first, third]
-
-
-@pytest.mark.parametrize(("offset", "is_listed"), [(None, True), ("odd", True), (0, True), (10, True), (11, False)])
-def test_whether_the_list_follows_the_file(file: Path, offset: object, is_listed: bool) -> None:
-    file.write_bytes(b"0123456789")
-    home = file.parent
-    assert follows(home, THREAD, file)
-    for path, key in ((file, THREAD), (file.with_name(f"{file.stem}_{REVISION}.jsonl"), REVISION)):
-        path.write_bytes(b"0123456789")
-        with sqlite3.connect(home / DATABASE) as database:
-            database.execute("DROP TABLE IF EXISTS thread_history_projection_state")
-            database.execute("CREATE TABLE thread_history_projection_state (thread_id, next_rollout_byte_offset)")
-            database.execute("INSERT INTO thread_history_projection_state VALUES (?, ?)", (key, offset))
-        database.close()
-        assert follows(home, THREAD, path) == is_listed
-        assert follows(home, THREAD, path.with_name("other.jsonl"))
-
-
-def test_another_kind_of_list_says_nothing(file: Path) -> None:
-    file.write_bytes(b"0123456789")
-    (file.parent / DATABASE).write_bytes(b"no database " * 100)
-    assert follows(file.parent, THREAD, file)
-    (file.parent / DATABASE).unlink()
-    with sqlite3.connect(file.parent / DATABASE) as database:
-        database.execute("CREATE TABLE other (thread_id)")
-    database.close()
-    assert follows(file.parent, THREAD, file)

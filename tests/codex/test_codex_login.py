@@ -22,8 +22,9 @@ from sayagain.runtime.history import HistoryEntry
 from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.responses_api import ResponsesService
 from sayagain.testing.responses_script import Hold, Script, Step, Text
-from sayagain_codex import pages, submission
+from sayagain_codex import pages
 from sayagain_codex.app_server import AppServer, AppServerError, Use
+from sayagain_codex.record import Record
 from sayagain_codex.runtime import CodexRuntime
 from support_codex import codex_environment, idle, outcome
 
@@ -432,13 +433,13 @@ async def test_a_prompt_that_is_got_ready_is_written_before_a_login(
     if not first:
         await session.submit(f"{ID[:-1]}0", [{"type": "text", "text": "before"}])
         await idle(events)
-    held, check = Held(), submission.Submission._check_storage
+    held, check = Held(), Record.check_storage
 
-    async def check_later(self: submission.Submission, parts: Any) -> None:
-        await check(self, parts)
+    async def check_later(record: Record, content: Any) -> None:
+        await check(record, content)
         await held.here()
 
-    monkeypatch.setattr(submission.Submission, "_check_storage", check_later)
+    monkeypatch.setattr(Record, "check_storage", check_later)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(session.submit, ID, TEXT)
         await held.reached.wait()

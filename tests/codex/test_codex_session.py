@@ -265,7 +265,7 @@ async def test_whether_there_is_room_is_tried_once_when_the_message_can_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[object] = []
-    monkeypatch.setattr(storage, "check", lambda *arguments: tried.append(arguments))
+    monkeypatch.setattr(storage, "check_room", lambda *arguments: tried.append(arguments))
     async with playing(tmp_path) as scene, anyio.create_task_group() as tasks:
         scene.active()
         tasks.start_soon(scene.session.submit, "m", PROMPT)

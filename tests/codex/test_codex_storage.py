@@ -22,17 +22,15 @@ from sayagain.testing.responses_api import ResponsesService
 from sayagain.testing.responses_script import Hold, Script, Step, Text
 from sayagain_codex import submission
 from sayagain_codex.app_server import AppServer
-from sayagain_codex.host import Host
+from sayagain_codex.record import Record
 from sayagain_codex.rollouts import irregular
 from sayagain_codex.runtime import CodexRuntime
 from sayagain_codex.session import CodexSession
-from sayagain_codex.storage import check
+from sayagain_codex.storage import check_room
 from support_codex import AgentProcess, agent_process, codex_environment, idle, outcome, rollout, stored_ids
 from support_wire import WireError
 
 BLOCK = 4096
-
-THREAD = "01a22e60-6a00-7242-a675-e5e8ea11c114"
 
 
 @pytest.fixture
@@ -109,6 +107,28 @@ class TestFullDisk:
         await agent.wire.idle(session_id, 2)
         assert await agent.close() == 0
         assert stored_ids(env, session_id) == [first, second]
+
+
+@pytest.mark.real
+async def test_a_prompt_does_not_run_when_what_lists_it_has_no_room(
+    service: ResponsesService, env: dict[str, str], cwd: str, folder: Path
+) -> None:
+    """Codex's databases may lie on another disk than its files."""
+    with support_disk.small_disk(folder / "databases", "24m") as disk:
+        config = Path(env["CODEX_HOME"]) / "config.toml"
+        config.write_text(f'sqlite_home = "{disk}"\n{config.read_text(encoding="utf-8")}', encoding="utf-8")
+        async with agent_process(env) as agent:
+            await agent.wire.initialize()
+            session_id = await agent.wire.new(cwd)
+            first = await agent.wire.prompt(session_id, "First", key="1")
+            await agent.wire.idle(session_id)
+            filler = support_disk.fill(disk)
+            await is_refused(agent, session_id, "Second", "ENOSPC")
+            assert service.count("Second") == 0
+            filler.unlink()
+            second = await agent.wire.prompt(session_id, "Second", key="2")
+            assert await agent.close() == 0
+    assert stored_ids(env, session_id) == [first, second]
 
 
 @pytest.mark.real
@@ -279,14 +299,14 @@ class TestFilesThatAreReplaced:
         await session.submit(str(uuid4()), HELLO)
         await idle(events)
         replace(rollout(env, session.session_id))
-        looking, taken_back, has_file = anyio.Event(), anyio.Event(), Host.has_file
+        looking, taken_back, is_kept = anyio.Event(), anyio.Event(), Record.is_kept
 
-        async def later(host: Host) -> bool:
+        async def later(record: Record) -> bool:
             looking.set()
             await taken_back.wait()
-            return await has_file(host)
+            return await is_kept(record)
 
-        monkeypatch.setattr(Host, "has_file", later)
+        monkeypatch.setattr(Record, "is_kept", later)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.submit, "0190c0de-0000-7000-8000-00000000000a", HELLO)
             await looking.wait()
@@ -320,14 +340,17 @@ async def test_a_session_that_cannot_be_archived_stays_open(
 
 
 def test_what_has_a_place_leaves_nothing_behind(tmp_path: Path) -> None:
-    rollout = tmp_path / "sessions" / "rollout.jsonl"
-    check(tmp_path, THREAD, str(rollout), [{"type": "text", "text": "Hello"}])
-    check(tmp_path, THREAD, None, [])
+    folder, index = tmp_path / "sessions", tmp_path / "databases" / "index"
+    rollout = folder / "rollout.jsonl"
+    check_room(rollout, folder, index, [{"type": "text", "text": "Hello"}])
+    check_room(None, folder, index, [])
     assert list(tmp_path.iterdir()) == []
-    rollout.parent.mkdir()
-    rollout.write_text("{}\n")
-    check(tmp_path, THREAD, str(rollout), [])
-    assert (rollout.read_text(), len(list(rollout.parent.iterdir()))) == ("{}\n", 1)
+    for path in (rollout, index):
+        path.parent.mkdir()
+        path.write_text("{}\n")
+    check_room(rollout, folder, index, [])
+    for path in (rollout, index):
+        assert (path.read_text(), len(list(path.parent.iterdir()))) == ("{}\n", 1)
 
 
 def test_what_is_no_file_is_found(tmp_path: Path) -> None:
@@ -357,4 +380,4 @@ def test_the_reason_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr("sayagain.processes.room.tempfile.TemporaryFile", refuse)
     with pytest.raises(NotStored, match=r"Codex could not store the prompt in .*: EACCES, Permission denied"):
-        check(tmp_path, THREAD, None, [])
+        check_room(None, tmp_path, tmp_path / "index", [])

@@ -11,6 +11,7 @@ from sayagain.runtime.history import HistoryEntry
 from sayagain_codex.app_server import AppServerError
 from sayagain_codex.history import history
 from sayagain_codex.translate.live import LiveTranslator
+from support_codex import AllListed
 from support_recordings import BaseRecording, fixtures_of, found_in
 
 __all__ = ["FIXTURES", "Recording", "StoredClient", "recordings"]
@@ -18,14 +19,14 @@ __all__ = ["FIXTURES", "Recording", "StoredClient", "recordings"]
 FIXTURES = fixtures_of("codex", "SAYAGAIN_CODEX_RECORDINGS")
 
 
-class StoredClient:
+class StoredClient(AllListed):
     """Answers what a recording's fresh process answered; remembers what was asked."""
 
     def __init__(self, exchanges: list[dict[str, Any]]) -> None:
         self._exchanges = exchanges
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> Any:
+    async def request(self, method: str, params: Mapping[str, Any], *, patience: float | None = None) -> Any:
         self.asked.append((method, dict(params)))
         if method in ("thread/resume", "thread/unsubscribe"):
             return {}

@@ -19,6 +19,7 @@ from sayagain_codex.app_server import AppServerError
 from sayagain_codex.history import history
 from sayagain_codex.translate import approvals
 from sayagain_codex.translate.live import LiveTranslator
+from support_codex import AllListed
 from support_recordings import broken, encode
 
 JUNK: list[Any] = [None, True, -1, 2.5, "", "x", "\ud800", "/\0", [], [None], [[]], {}, {"type": "text"}, {"a": 1}]
@@ -44,14 +45,14 @@ def exchanges(index: int) -> list[dict[str, Any]]:
     return recording(index).exchanges()
 
 
-class BrokenClient:
+class BrokenClient(AllListed):
     """A recording's answers, with something broken in each."""
 
     def __init__(self, recorded: list[dict[str, Any]], chance: random.Random) -> None:
         self._recorded = recorded
         self._chance = chance
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> Any:
+    async def request(self, method: str, params: Mapping[str, Any], *, patience: float | None = None) -> Any:
         for exchange in self._recorded:
             if exchange["method"] == method and "result" in exchange and self._chance.random() < 0.9:
                 result = exchange["result"]

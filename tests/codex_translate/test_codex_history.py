@@ -14,6 +14,7 @@ from sayagain.errors import HistoryUnreadable, RuntimeDied
 from sayagain.runtime.history import ChildStarts, HistoryEnds, HistoryEntry, HistoryUpdate, Unreadable, UserTurn
 from sayagain_codex.app_server import AppServerError
 from sayagain_codex.history import history, message_ids
+from support_codex import AllListed
 
 ROOT = "root"
 
@@ -46,7 +47,7 @@ def child_thread(thread_id: str, parent: str = ROOT, status: str = "notLoaded") 
     return {"id": thread_id, "parentThreadId": parent, "preview": "Help", "status": {"type": status}}
 
 
-class Store:
+class Store(AllListed):
     """An app-server with these items; each item is in a turn of the same number, or in the given one."""
 
     def __init__(self, **threads: list[Any]) -> None:
@@ -56,11 +57,27 @@ class Store:
         self.legacy = False
         self.failures: dict[tuple[str, str | None], Exception] = {}
         self.asked: list[tuple[str, str | None]] = []
+        self.irregular: set[str] = set()
+        self.behind: set[str] = set()
+        """Threads that are not all listed, whether or not they are loaded."""
+        self.made_anew = False
+        """Whether those are all listed once they were loaded."""
 
     def page(self, thread_id: str, start: int, limit: int) -> list[Any]:
         return self.threads[thread_id][start : start + limit]
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> Any:
+    async def check_files(self, thread_id: str) -> None:
+        if thread_id in self.irregular:
+            raise HistoryUnreadable
+
+    async def is_listed(self, thread: Mapping[str, Any]) -> bool:
+        return thread.get("id") not in self.behind
+
+    async def check_listed(self, thread: Mapping[str, Any]) -> None:
+        if thread.get("id") in self.behind:
+            raise HistoryUnreadable
+
+    async def request(self, method: str, params: Mapping[str, Any], *, patience: float | None = None) -> Any:
         await anyio.lowlevel.checkpoint()
         cursor = params.get("cursor")
         thread_id = str(params.get("threadId"))
@@ -86,6 +103,10 @@ class Store:
                 return {"data": turns, "nextCursor": str(start + 100) if more else None}
             case "thread/turns/list":
                 return {"data": [{"id": turn, "status": status} for turn, status in self.turns.items()]}
+            case "thread/resume":
+                if self.made_anew:
+                    self.behind.discard(thread_id)
+                return {}
             case "thread/list":
                 assert params["ancestorThreadId"] == ROOT
                 return {"data": self.children, "nextCursor": None}
@@ -342,6 +363,22 @@ async def test_a_child_that_cannot_be_read_is_a_gap() -> None:
         "root tool_call_update",
         "root agent_message",
     ]
+
+
+@pytest.mark.parametrize("fault", ["owned elsewhere", "no file", "works", None])
+async def test_a_child_that_is_not_all_listed_is_loaded_or_a_gap(fault: str | None) -> None:
+    store = Store(root=[spawn("kid")], kid=[agent(1)])
+    store.children = [child_thread("kid")]
+    store.turns = {"t": "completed"}
+    store.behind, store.made_anew = {"kid"}, True
+    if fault == "owned elsewhere":
+        store.failures["thread/resume", None] = AppServerError(-32600, "thread kid already has an active writer")
+    elif fault == "no file":
+        store.irregular = {"kid"}
+    told = shape(await read(store, live=fault == "works"))
+    gap = ["a subagent's history cannot be read"] if fault else []
+    assert told == ["root starts root.kid", "root.kid agent_message", *gap, "root.kid ends", "root tool_call_update"]
+    assert ("thread/resume" in [method for method, _ in store.asked]) is (fault in ("owned elsewhere", None))
 
 
 async def test_a_server_without_lists_of_children_is_read_all_the_same() -> None:

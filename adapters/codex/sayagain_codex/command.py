@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -9,7 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from sayagain.runtime.seam import SessionSetup
 
-__all__ = ["API_KEY_VARIABLES", "CLIENT_INFO", "command_line", "environment", "home", "mcp_servers", "thread_params"]
+__all__ = [
+    "API_KEY_VARIABLES",
+    "CLIENT_INFO",
+    "command_line",
+    "environment",
+    "home",
+    "mcp_servers",
+    "sqlite_home",
+    "thread_params",
+]
 
 API_KEY_VARIABLES: Final = ("CODEX_API_KEY", "OPENAI_API_KEY")
 """Where an API key is looked for, in this order."""
@@ -50,7 +60,24 @@ def home(env: Mapping[str, str]) -> Path:
     """Codex's folder: ``CODEX_HOME``, else ``~/.codex`` (``HOME`` of ``env`` first)."""
     if configured := env.get("CODEX_HOME"):
         return Path(configured)
-    return (Path(env["HOME"]) if env.get("HOME") else Path.home()) / ".codex"
+    return _user_home(env) / ".codex"
+
+
+def _user_home(env: Mapping[str, str]) -> Path:
+    return Path(env["HOME"]) if env.get("HOME") else Path.home()
+
+
+def sqlite_home(env: Mapping[str, str], config: Mapping[str, Any]) -> Path:
+    """Where Codex keeps its databases: by its configuration, else the environment, else in its folder (measured)."""
+    configured = config.get("sqlite_home")
+    if isinstance(configured, str) and configured:
+        return Path(configured)
+    given = env.get("CODEX_SQLITE_HOME")
+    if not given:
+        return home(env)
+    if given.startswith("~/"):
+        return _user_home(env) / given[2:]
+    return Path(os.sep) / given  # where the process is started
 
 
 def thread_params(setup: SessionSetup) -> dict[str, Any]:

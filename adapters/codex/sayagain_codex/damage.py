@@ -10,9 +10,7 @@ under its key. So the file is looked through as well::
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from typing import Final
 import anyio.to_thread
 
 from sayagain.protocol.loose import Json, as_text
+from sayagain_codex.rollouts import opened
 
 __all__ = ["DamagedRow", "Gaps", "damaged_rows"]
 
@@ -67,17 +66,11 @@ async def damaged_rows(rollout: Path, *, tail: bool = False) -> Sequence[Damaged
 
 def _look_through(rollout: Path, tail: bool) -> Sequence[DamagedRow]:
     reader = _Reader()
-    with suppress(OSError), open(rollout, "rb", opener=_without_waiting) as file:
-        # A FIFO would be waited for, and a device may have no end.
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            for line in file:
-                if tail or line.endswith(b"\n"):
-                    reader.take(line)
+    with suppress(OSError), opened(rollout) as file:
+        for line in file:
+            if tail or line.endswith(b"\n"):
+                reader.take(line)
     return reader.found()
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class _Reader:

@@ -8,10 +8,10 @@ next one is fetched while the one before is translated.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -31,7 +31,7 @@ from sayagain_codex.translate.items import item_updates, user_message_id
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["history", "message_ids"]
+__all__ = ["Stored", "history", "message_ids"]
 
 _MAX_DEPTH: Final = 32
 """Depth of nested subagents; Codex itself stops far earlier."""
@@ -41,16 +41,28 @@ _STEPS_TO_SEND: Final = 3
 place among the writers, and writes."""
 
 
-Damaged: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Sequence[DamagedRow]]]
-"""Gives the rows of a thread's file that cannot be read; the thread is a ``Thread`` of Codex."""
+class Stored(Client, Protocol):
+    """Who asks Codex for what is stored of a session, and has its files. A ``thread`` is a ``Thread`` of Codex."""
 
+    async def damaged(self, thread: Mapping[str, Any]) -> Sequence[DamagedRow]:
+        """The rows of a thread's file that cannot be read."""
+        ...
 
-async def _nothing(_: Mapping[str, Any]) -> Sequence[DamagedRow]:
-    return ()
+    async def check_files(self, thread_id: str) -> None:
+        """Raise :class:`~sayagain.errors.HistoryUnreadable` for what Codex should better not open."""
+        ...
+
+    async def is_listed(self, thread: Mapping[str, Any]) -> bool:
+        """Whether all that is written of a thread is listed; raises like :meth:`check_listed`."""
+        ...
+
+    async def check_listed(self, thread: Mapping[str, Any]) -> None:
+        """Raise :class:`~sayagain.errors.HistoryUnreadable` unless all that is written of a thread is listed soon."""
+        ...
 
 
 async def history(
-    client: Client, thread: Mapping[str, Any], session_id: str, *, live: bool, damaged: Damaged = _nothing
+    stored: Stored, thread: Mapping[str, Any], session_id: str, *, live: bool
 ) -> AsyncGenerator[list[HistoryEntry], None]:
     """All that is stored of a session, in batches, oldest first.
 
@@ -59,7 +71,7 @@ async def history(
     failed or were cancelled with their turn. Raises :class:`~sayagain.errors.HistoryUnreadable`, also after batches
     were given: those are then not the whole.
     """
-    reader = _Session(client, session_id, live, as_text(thread.get("cwd")) or "/", damaged)
+    reader = _Session(stored, session_id, live, as_text(thread.get("cwd")) or "/")
     root = _Source(as_text(thread.get("id")) or session_id, session_id, live, thread)
     async with aclosing(reader.thread(root)) as batches:
         async for batch in batches:
@@ -107,9 +119,8 @@ class _Children:
 class _Session:
     """What all threads of one session share."""
 
-    def __init__(self, client: Client, session_id: str, live: bool, cwd: str, damaged: Damaged) -> None:
-        self._client = client
-        self._damaged = damaged
+    def __init__(self, stored: Stored, session_id: str, live: bool, cwd: str) -> None:
+        self._stored = stored
         self._session_id = session_id
         self._live = live
         self._cwd = cwd
@@ -121,8 +132,8 @@ class _Session:
     async def thread(self, source: _Source) -> AsyncGenerator[list[HistoryEntry], None]:
         """Everything of one thread, and of the subagents that it started."""
         self._given.add(source.thread_id)
-        gaps = Gaps(await self._damaged(source.thread))
-        reader = _Thread(Pages(self._client, source.thread_id), source, self._cwd, self._child_id, gaps)
+        gaps = Gaps(await self._stored.damaged(source.thread))
+        reader = _Thread(Pages(self._stored, source.thread_id), source, self._cwd, self._child_id, gaps)
         async with aclosing(reader.parts()) as parts:
             async for part in parts:
                 if isinstance(part, list):
@@ -164,33 +175,47 @@ class _Session:
         state = {"state": "running" if running else "idle"}
         yield [ChildStarts(parent.session_id, child_id, subagents.announcement(child_id, named, state))]
         self._depth += 1
+        whole = await self._is_up_to_date(named.thread_id, known)
         try:
-            if not self._live:
-                await self._bring_up_to_date(named.thread_id)
             async with aclosing(self.thread(_Source(named.thread_id, child_id, running, known))) as batches:
                 async for batch in batches:
                     yield batch
         except HistoryUnreadable:
-            yield [Unreadable("a subagent's history cannot be read")]
+            whole = False
         finally:
             self._depth -= 1
+        if not whole:
+            yield [Unreadable("a subagent's history cannot be read")]
         yield [HistoryEnds(child_id)]
 
-    async def _bring_up_to_date(self, thread_id: str) -> None:
+    async def _is_up_to_date(self, thread_id: str, thread: Json) -> bool:
+        try:
+            await self._bring_up_to_date(thread_id, thread)
+            await self._stored.check_listed(thread)
+        except HistoryUnreadable as error:
+            logger.debug("a subagent's history is incomplete: %s", error)
+            return False
+        return True
+
+    async def _bring_up_to_date(self, thread_id: str, thread: Json) -> None:
         """Resume a subagent's thread when what is listed of it may be old, and let go of it again.
 
         A list that wasn't resumed lacks what was written in the instant of a kill (measured), and then its last turn
-        is unfinished, or there is none. One that ended in peace is complete.
+        is unfinished, or there is none; or the whole list was made anew since. Not while somebody works on the
+        session: to let go of a subagent that works would be to lose its messages.
         """
-        request = {"threadId": thread_id, "limit": 1, "sortDirection": "desc", "itemsView": "notLoaded"}
         try:
-            turns = as_list(as_mapping(await self._client.request("thread/turns/list", request)).get("data"))
-            if turns and as_mapping(turns[0]).get("status") in ("completed", "failed"):
-                return
-            await self._client.request("thread/resume", {"threadId": thread_id, "excludeTurns": True})
-            await self._client.request("thread/unsubscribe", {"threadId": thread_id})
+            if not self._live and not (await self._ended_in_peace(thread_id) and await self._stored.is_listed(thread)):
+                await self._stored.check_files(thread_id)
+                await self._stored.request("thread/resume", {"threadId": thread_id, "excludeTurns": True})
+                await self._stored.request("thread/unsubscribe", {"threadId": thread_id})
         except AppServerError as error:
-            logger.debug("a subagent's thread was not resumed; what is listed is given all the same: %s", error)
+            logger.debug("a subagent's thread was not resumed: %s", error)
+
+    async def _ended_in_peace(self, thread_id: str) -> bool:
+        request = {"threadId": thread_id, "limit": 1, "sortDirection": "desc", "itemsView": "notLoaded"}
+        turns = as_list(as_mapping(await self._stored.request("thread/turns/list", request)).get("data"))
+        return bool(turns) and as_mapping(turns[0]).get("status") in ("completed", "failed")
 
     async def _listed(self) -> _Children:
         """The session's subagents as Codex lists them; none where it cannot."""
@@ -202,7 +227,7 @@ class _Session:
                 if cursor is not None:
                     request["cursor"] = cursor
                 try:
-                    result = as_mapping(await self._client.request("thread/list", request))
+                    result = as_mapping(await self._stored.request("thread/list", request))
                 except AppServerError as error:
                     logger.debug("subagents were not listed: %s", error)
                     break

@@ -10,25 +10,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 
-from sayagain.errors import RuntimeDied, RuntimeFault, SessionInUse
+from sayagain.errors import HistoryUnreadable, RuntimeDied, RuntimeFault, SessionInUse
 from sayagain.processes import lease as leases
 from sayagain.processes.lease import Lease
+from sayagain.protocol.loose import as_mapping
 from sayagain.runtime.seam import OWNER_PATIENCE, SessionSetup
 from sayagain.runtime.tasks import SessionTasks
 from sayagain_codex.app_server import AppServer, AppServerError, Use
-from sayagain_codex.command import home, thread_params
-from sayagain_codex.damage import DamagedRow, damaged_rows
+from sayagain_codex.command import home, sqlite_home, thread_params
+from sayagain_codex.damage import DamagedRow
 from sayagain_codex.patience import Patience
-from sayagain_codex.rollouts import newest
+from sayagain_codex.record import BeginningMissing, Record
 from sayagain_codex.routes import Owner
 from sayagain_codex.server import Servers
-from sayagain_codex.storage import FileId, file_id
 from sayagain_codex.threads import is_written_elsewhere, thread_fault
 
 __all__ = ["RETRY", "Host"]
@@ -73,13 +71,15 @@ class Host:
         self._closed = False
         self._released = False
         self._loading: _Loading | None = None
-        self._search: _Search | None = None
+        self._listed = False
+        """Whether all that was stored is known to be listed since the thread was loaded."""
+        self._configured: AppServer | None = None
+        """Who was asked where it keeps its databases."""
+        self.record = Record(home(env), session_id)
         self.server: AppServer | None = None
         """The process that has the thread loaded."""
         self.thread: Params = {}
         """The thread as Codex last described it whole."""
-        self._file: FileId | None = None
-        """What Codex writes to; ``None`` before there is a file."""
 
     @property
     def closed(self) -> bool:
@@ -91,11 +91,6 @@ class Host:
         """Whether the thread's history is of the older kind, which has no items of its own."""
         return self.thread.get("historyMode") == "legacy"
 
-    @property
-    def home(self) -> Path:
-        """Codex's folder."""
-        return home(self._env)
-
     async def own(self, patience: float = OWNER_PATIENCE) -> None:
         """Take the lease, and have the thread loaded.
 
@@ -105,7 +100,7 @@ class Host:
             self._check_open()
             taken = self._lease is None
             if self._lease is None:
-                self._lease = await leases.acquire(self.home, self._session_id, patience=patience)
+                self._lease = await leases.acquire(home(self._env), self._session_id, patience=patience)
             try:
                 await self._load(patience)
             except BaseException:
@@ -127,32 +122,69 @@ class Host:
 
     async def _load(self, patience: float) -> AppServer:
         deadline = anyio.current_time() + patience
+        refused = fresh = False
         while True:
             server = await self._servers.get()
             if self.server is server:
-                return server
+                if self._listed:
+                    return server
+                try:
+                    await self._check_own(server)
+                    self._listed = True
+                except HistoryUnreadable:
+                    if fresh or self.server is not None:
+                        raise
+                continue
+            fresh = True
             loading = self._loading
-            if self._search is None:
-                # Codex takes far longer to load a thread than this takes.
-                self._search = _Search()
-                self._tasks.start_soon(self._search.run, self.home, self._session_id)
             if loading is None or loading.server is not server:
+                await self.record.check_files(self._session_id)
+                if not refused:
+                    # Codex takes far longer to load a thread than this takes.
+                    self.record.search(self._tasks)
                 loading = self._loading = _Loading(server)
                 self._tasks.start_soon(self._ask, loading)
             await loading.done.wait()
             match loading.fault:
+                case None if refused:
+                    self.record.search(self._tasks)  # somebody wrote to it meanwhile
                 case None:
-                    return server
+                    pass
                 case AppServerError() as error:
                     if not is_written_elsewhere(error) or anyio.current_time() >= deadline:
-                        self._search = None
                         raise thread_fault(error, self._session_id) from error
+                    refused = True
                     await anyio.sleep(RETRY)
                 case RuntimeDied() if server.leaving:
                     pass  # another process has taken its place
                 case fault:
-                    self._search = None
                     raise fault
+
+    async def check(self) -> None:
+        """Raise :class:`~sayagain.errors.HistoryUnreadable` when what Codex lists of the session is not all of it."""
+        async with self._ownership:
+            try:
+                await self._check_own(self.server or await self._servers.get())
+            except HistoryUnreadable:
+                if self._lease is None or self._closed or self.server is not None:
+                    raise
+                await self._load(OWNER_PATIENCE)
+
+    async def _check_own(self, server: AppServer) -> None:
+        """Codex loads a thread also when it cannot bring what it lists of it up to date (measured)."""
+        if self._configured is not server:
+            answer: Params = {}
+            with suppress(AppServerError):  # a configuration that cannot be read any more
+                answer = await server.request("config/read", {})
+            self.record.lists_from(sqlite_home(self._env, as_mapping(answer.get("config"))))
+            self._configured = server
+        try:
+            await self.check_listed(self.thread)
+        except HistoryUnreadable:
+            # What is loaded next is made anew.
+            if self.server is server and not self._owner.works:
+                await self._unload()
+            raise
 
     async def _ask(self, loading: _Loading) -> None:
         """Load the thread. Codex does so whether or not anybody still waits for it, so the answer is always taken."""
@@ -186,39 +218,16 @@ class Host:
         """The answer to what loaded the thread; called by the reader, so that nothing is missed."""
         self.thread = result["thread"]
         self.server = server
-        self._file = None
-        self.note_file()
+        self._listed = False
+        self.record.opened(self.thread.get("path"))
         self._unloaded = anyio.Event()
         self._servers.route(server, self._session_id, self._owner)
         self._loaded(server, result)
 
-    def note_file(self) -> None:
-        """Remember which file Codex writes to, when that is not known yet and it is the one that is there.
-
-        Called by the reader, which knows that moment: when Codex has just opened it, or written to it. Later another
-        one may be there.
-        """
-        if self._file is None:
-            self._file = file_id(self.thread.get("path"))
-
     def moved(self, thread: Params) -> None:
         """Codex goes on in another file."""
-        self.thread, self._file = {**self.thread, **thread}, None
-        self.note_file()
-
-    async def has_file(self) -> bool:
-        """Whether what Codex writes can be found later."""
-        path = self.thread.get("path")
-        return self._file is None or self._file == await anyio.to_thread.run_sync(file_id, path)
-
-    async def damaged(self, thread: Params) -> Sequence[DamagedRow]:
-        """The rows of a thread's file that cannot be read; the session's own was looked through as it was loaded."""
-        rollout = thread.get("path")
-        if (search := self._search) is not None:
-            await search.done.wait()
-            if rollout == str(search.rollout):
-                return search.rows
-        return await damaged_rows(Path(rollout)) if rollout else ()
+        self.thread = {**self.thread, **thread}
+        self.record.opened(self.thread.get("path"))
 
     async def unload(self, server: AppServer) -> None:
         """The thread is not what is stored: what is loaded next is."""
@@ -229,8 +238,7 @@ class Host:
 
     async def store(self, use: Use) -> None:
         """Have a thread stored that was never prompted: until then its process alone knows it (measured)."""
-        path = self.thread.get("path")
-        if self.server is use.server and path and not await anyio.Path(path).exists():
+        if self.server is use.server and not await self.record.exists():
             # Its own way needs a prompt or a name, which could not be taken back. This leaves an empty history, whole.
             await use.request("thread/archive", {"threadId": self._session_id})
             await use.request("thread/unarchive", {"threadId": self._session_id})
@@ -252,6 +260,38 @@ class Host:
                 if not server.leaving:
                     raise
 
+    async def damaged(self, thread: Params) -> Sequence[DamagedRow]:
+        """See :class:`~sayagain_codex.history.Stored`."""
+        return await self.record.damaged(thread, loaded=self.server is not None)
+
+    async def check_files(self, thread_id: str) -> None:
+        """See :class:`~sayagain_codex.history.Stored`."""
+        await self.record.check_files(thread_id)
+
+    async def is_listed(self, thread: Params) -> bool:
+        """See :class:`~sayagain_codex.history.Stored`."""
+        return await self.record.is_listed(thread)
+
+    async def check_listed(self, thread: Params) -> None:
+        """See :class:`~sayagain_codex.history.Stored`."""
+        try:
+            await self.record.check_listed(thread)
+        except BeginningMissing as missing:
+            server = self.server or await self._servers.get()
+            with suppress(AppServerError):
+                await self._list_beginning(Use(server), thread["id"], missing.turn_id)
+            await self.record.check_listed(thread)
+
+    async def _list_beginning(self, use: Use, thread_id: str, turn_id: str) -> None:
+        """Codex lists what a thread builds on when somebody makes a fork of that (measured).
+
+        This one is in memory alone, and nobody's.
+        """
+        params = {"threadId": thread_id, "lastTurnId": turn_id, "ephemeral": True, "excludeTurns": True}
+        with anyio.CancelScope(shield=True):
+            fork = await use.request("thread/fork", params, patience=self._patience.long)
+            await use.request("thread/unsubscribe", {"threadId": fork["thread"]["id"]})
+
     async def reader(self) -> AppServer:
         """The process to read from, which has the thread loaded unless somebody else owns the session."""
         if self._lease is not None:
@@ -261,6 +301,7 @@ class Host:
 
     async def look(self) -> None:
         """Somebody else has the thread: what can be told of it without loading it."""
+        await self.record.check_files(self._session_id)
         server = await self._servers.get()
         try:
             answer = await server.request("thread/read", {"threadId": self._session_id})
@@ -275,7 +316,7 @@ class Host:
 
     def gone(self) -> None:
         """The process is gone, or has closed the thread."""
-        self.server = self._search = None
+        self.server = None
         self._unloaded.set()
 
     def unloaded(self) -> None:
@@ -301,7 +342,6 @@ class Host:
     async def _unload(self) -> None:
         """Codex unloads a thread that nobody listens to, ends its background terminals and frees its writer lock."""
         server, self.server = self.server, None
-        self._search = None
         if server is None:
             return
         try:
@@ -316,23 +356,6 @@ class Host:
             logger.debug("a thread was not unloaded: %s", error)
         finally:
             self._servers.unroute(server, self._owner)
-
-
-class _Search:
-    """For what cannot be read of the thread, while it is loaded: nobody else writes to it."""
-
-    def __init__(self) -> None:
-        self.done = anyio.Event()
-        self.rollout: Path | None = None
-        self.rows: Sequence[DamagedRow] = ()
-
-    async def run(self, home: Path, thread_id: str) -> None:
-        try:
-            self.rollout = await anyio.to_thread.run_sync(newest, home, thread_id)
-            if self.rollout is not None:
-                self.rows = await damaged_rows(self.rollout, tail=True)
-        finally:
-            self.done.set()
 
 
 class _Loading:

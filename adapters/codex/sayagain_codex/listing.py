@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,10 +20,13 @@ TITLE: Final = 80
 """Longest title that is taken from a first prompt, in characters."""
 
 
-async def list_sessions(client: Client, *, cwd: str | None, cursor: str | None, archived: str) -> SessionPage:
+async def list_sessions(
+    client: Client, reverted: Set[str], *, cwd: str | None, cursor: str | None, archived: str
+) -> SessionPage:
     """A page of threads that a user began, newest first; with ``include`` the archived ones come last.
 
-    Sorted by the time of the last change: sorted by creation, Codex loses threads between pages (measured).
+    Sorted by the time of the last change: sorted by creation, Codex loses threads between pages (measured). One that
+    was ``reverted`` it lists once for each of its files, each with another preview (measured).
     """
     hidden, inner = _decode(cursor, archived)
     params: dict[str, Any] = {
@@ -46,7 +49,21 @@ async def list_sessions(client: Client, *, cwd: str | None, cursor: str | None, 
     more = None if following is None else _encode(hidden, following)
     if more is None and archived == "include" and not hidden:
         more = _encode(True, None)
-    return SessionPage([row(thread, archived=hidden) for thread in page["data"]], more)
+    rows: list[StoredSession] = []
+    for thread in page["data"]:
+        whole = await _whole(client, thread) if thread["id"] in reverted else thread
+        if whole is not None:
+            rows.append(row(whole, archived=hidden))
+    return SessionPage(rows, more)
+
+
+async def _whole(client: Client, part: Params) -> Params | None:
+    """The thread, if this is about the file that it goes on in; only then it is what it is called."""
+    try:
+        thread: Params = (await client.request("thread/read", {"threadId": part["id"]}))["thread"]
+    except AppServerError:
+        return None  # it was removed meanwhile
+    return {**part, "preview": thread.get("preview")} if thread.get("path") == part.get("path") else None
 
 
 def row(thread: Params, *, archived: bool) -> StoredSession:

@@ -39,7 +39,8 @@ from sayagain_codex.launch import Launcher
 from sayagain_codex.listing import list_sessions
 from sayagain_codex.login import Login
 from sayagain_codex.patience import Patience
-from sayagain_codex.rollouts import irregular
+from sayagain_codex.record import Record
+from sayagain_codex.rollouts import reverted
 from sayagain_codex.routes import Owner
 from sayagain_codex.server import Servers
 from sayagain_codex.session import CodexSession
@@ -199,7 +200,6 @@ class CodexRuntime:
         return session
 
     async def _resumed(self, session_id: str, setup: SessionSetup, *, opened: bool = False) -> CodexSession:
-        await self._check_file(session_id)
         session = self._session(session_id, setup)
         if opened:
             self._warnings.opening(session)
@@ -217,7 +217,8 @@ class CodexRuntime:
 
     async def list(self, *, cwd: str | None, cursor: str | None, archived: str = "exclude") -> SessionPage:
         """See :mod:`sayagain_codex.listing`."""
-        return await list_sessions(await self._servers.get(), cwd=cwd, cursor=cursor, archived=archived)
+        several = await anyio.to_thread.run_sync(reverted, home(self._env))
+        return await list_sessions(await self._servers.get(), several, cwd=cwd, cursor=cursor, archived=archived)
 
     async def stored(self, session_id: str) -> bool:
         """Whether the thread has a first prompt or a name."""
@@ -283,9 +284,7 @@ class CodexRuntime:
         return answer["thread"]
 
     async def _check_file(self, session_id: str) -> None:
-        found = await anyio.to_thread.run_sync(irregular, home(self._env), session_id)
-        if found is not None:
-            raise HistoryUnreadable(f"The stored session cannot be read: {found} is no file")
+        await Record(home(self._env), session_id).check_files(session_id)
 
     # Histories.
 
@@ -293,7 +292,7 @@ class CodexRuntime:
         """Streamed a page at a time, from a thread that was loaded: only then the history is whole (measured)."""
         async with (
             self._reading(session_id) as (host, thread),
-            aclosing(history(host, thread, session_id, live=live, damaged=host.damaged)) as batches,
+            aclosing(history(host, thread, session_id, live=live)) as batches,
         ):
             async for batch in batches:
                 fault_points.passing(Point.REPLAY_BATCH)

@@ -175,8 +175,12 @@ class CodexSession:
         self._tasks.start_soon(self._offers.describe, server, str(self.thread["cwd"]))
 
     async def reader(self) -> Host:
-        """Who tells what is stored of the session: up to date as long as nobody else owns it."""
+        """Who tells what is stored of the session: up to date as long as nobody else owns it.
+
+        Raises :class:`~sayagain.errors.HistoryUnreadable` when that is not all.
+        """
         await self._host.reader()
+        await self._host.check()
         return self._host
 
     async def described(self) -> None:

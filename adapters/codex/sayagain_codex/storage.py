@@ -13,9 +13,8 @@ from typing import Any, Final, TypeAlias
 
 from sayagain.processes.room import ROOM, NotStored, existing, looks_full, try_to_write, why
 from sayagain.protocol.codec import dumps
-from sayagain_codex.projection import follows
 
-__all__ = ["FileId", "check", "file_id"]
+__all__ = ["FileId", "check_room", "file_id"]
 
 Params = Mapping[str, Any]
 
@@ -38,22 +37,25 @@ def file_id(rollout: str | None) -> FileId | None:
     return None if found is None else (found.st_dev, found.st_ino)
 
 
-def check(home: Path, thread_id: str, rollout: str | None, parts: Sequence[Params]) -> None:
-    """Raise :class:`~sayagain.processes.room.NotStored` when the prompt cannot be written where its thread is stored,
-    or would not be listed.
+def check_room(rollout: Path | None, folder: Path, index: Path, content: Sequence[Params]) -> None:
+    """Raise :class:`~sayagain.processes.room.NotStored` when a prompt cannot be written: to the thread's file, which
+    will be in ``folder`` if there is none yet, and to the ``index`` that it is listed from.
 
     While Codex still keeps rows that it could not write, no later prompt gets past this.
     """
-    file = Path(rollout) if rollout else None
-    if file is not None and not follows(home, thread_id, file):
-        raise NotStored(f"Codex would not find the prompt again: its index goes further than {file}, which was cut")
-    needed = ROOM + _TIMES * len(dumps(list(parts)))
-    try:
-        folder = existing(file.parent if file is not None else home / "sessions")
-        suspect = looks_full(folder, 2 * needed)
-        written = file if file is not None and file.exists() else None
-        error = try_to_write(folder, written, size=needed if suspect else min(needed, _ENOUGH), sync=suspect)
-    except OSError as found:
-        error = found
-    if error is not None:
-        raise NotStored(f"Codex could not store the prompt in {home}: {why(error)}")
+    needed = ROOM + _TIMES * len(dumps(list(content)))
+    places = [(rollout.parent if rollout is not None else folder, rollout), (index.parent, index)]
+    tried: set[int] = set()
+    for place, file in places:
+        try:
+            nearest = existing(place)
+            if (device := nearest.stat().st_dev) in tried:
+                continue
+            tried.add(device)
+            suspect = looks_full(nearest, 2 * needed)
+            written = file if file is not None and file.exists() else None
+            error = try_to_write(nearest, written, size=needed if suspect else min(needed, _ENOUGH), sync=suspect)
+        except OSError as found:
+            error = found
+        if error is not None:
+            raise NotStored(f"Codex could not store the prompt in {place}: {why(error)}")

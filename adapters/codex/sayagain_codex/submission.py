@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 
 from sayagain import fault_points
 from sayagain.errors import (
@@ -29,7 +28,6 @@ from sayagain.fault_points import Point
 from sayagain.runtime.events import RuntimeEvent
 from sayagain.runtime.tasks import SessionTasks
 from sayagain.runtime.word import Word
-from sayagain_codex import storage
 from sayagain_codex.account import Account
 from sayagain_codex.app_server import AppServer, AppServerError, Leaving, Use
 from sayagain_codex.commands import Command
@@ -156,19 +154,15 @@ class Submission:
                 use = held.enter_context(server.use())
             except Leaving:
                 continue
-            if not await self._host.has_file():
+            if not await self._host.record.is_kept():
                 held.close()
                 await self._host.unload(server)
                 raise HistoryUnreadable("The session's file was removed or replaced while Codex had it open")
-            await self._check_storage(message.parts)
+            await self._host.record.check_storage(message.parts)
             await self._check_ghost(use)
             if self._host.server is server and not self._turns.active and self._unwritten is message:
                 return use
         return None
-
-    async def _check_storage(self, parts: Sequence[Params]) -> None:
-        home, rollout = self._host.home, self._host.thread.get("path")
-        await anyio.to_thread.run_sync(storage.check, home, self._session_id, rollout, parts)
 
     async def _check_ghost(self, use: Use) -> None:
         if self._turns.suspect and self._host.server is use.server:
@@ -285,7 +279,7 @@ class Submission:
             self._proved()
 
     def _proved(self) -> None:
-        self._host.note_file()
+        self._host.record.written()
         self._outbox.emit_all(self._turns.stored())
         self._word.wake()
         if self._turns.cancelling:
