@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from support_agent import Client, Stop, World, code_of, settle
 from support_rules import rule
-from support_wire import prompt_params
+from support_wire import WireError, prompt_params
 
 
 @rule("ARC-1", "LST-5")
@@ -132,6 +134,94 @@ async def test_an_option_is_set_and_the_whole_list_told(world: World, client: Cl
     assert [each["currentValue"] for each in answer["configOptions"]] == ["fast"]
     await client.until(lambda: client.updates(session_id, "config_option_update"))
     assert client.updates(session_id, "config_option_update")[0]["configOptions"] == answer["configOptions"]
+
+
+def pace(session_id: str, value: str) -> dict[str, Any]:
+    return {"sessionId": session_id, "configId": "pace", "type": "id", "value": value}
+
+
+async def test_options_are_set_in_the_order_of_the_wire_and_a_prompt_follows_them(world: World, client: Client) -> None:
+    """Whoever does not wait for the answers must not run in another mode than the one that it asked for last."""
+    session_id = await client.new()
+    other = await world.connect()
+    await other.request("session/resume", {"sessionId": session_id, "cwd": "/"})
+    fake = world.fake(session_id)
+    stop, paces = Stop("fast"), list[str]()
+
+    async def note(_: str) -> None:
+        paces.append(fake.pace)
+
+    fake.before_option, fake.before_submit = stop, note
+    first = await client.begin("session/set_config_option", pace(session_id, "fast"))
+    second = await client.begin("session/set_config_option", pace(session_id, "slow"))
+    prompt = await client.begin("session/prompt", prompt_params(session_id, "x"))
+    await stop.reached.wait()
+    await settle()
+    assert not any(map(client.answered, (first, second, prompt)))
+    third = await other.begin("session/set_config_option", pace(session_id, "fast"))
+    await settle()
+    stop.go()
+    assert [option["currentValue"] for option in (await client.answer(first))["configOptions"]] == ["fast"]
+    assert [option["currentValue"] for option in (await client.answer(second))["configOptions"]] == ["slow"]
+    await other.answer(third)
+    await client.answer(prompt)
+    assert paces == ["slow"], "what came before it, not what came after it"
+    assert fake.pace == "fast"
+
+
+async def test_an_option_that_is_being_set_is_not_cancelled_and_one_that_waits_is(world: World, client: Client) -> None:
+    session_id = await client.new()
+    fake, stop = world.fake(session_id), Stop("fast")
+    fake.before_option = stop
+    first = await client.begin("session/set_config_option", pace(session_id, "fast"))
+    second = await client.begin("session/set_config_option", pace(session_id, "slow"))
+    await stop.reached.wait()
+    for request_id in (first, second):
+        await client.cancel(request_id)
+    with pytest.raises(WireError) as cancelled:
+        await client.answer(second)
+    assert cancelled.value.code == -32800
+    stop.go()
+    await client.answer(first)
+    assert fake.pace == "fast"
+
+
+async def test_a_prompt_that_waits_for_an_option_can_be_withdrawn(world: World, client: Client) -> None:
+    session_id = await client.new()
+    fake, stop = world.fake(session_id), Stop("fast")
+    fake.before_option = stop
+    option = await client.begin("session/set_config_option", pace(session_id, "fast"))
+    prompt = await client.begin("session/prompt", prompt_params(session_id, "x"))
+    await stop.reached.wait()
+    await settle()
+    await client.cancel(prompt)
+    with pytest.raises(WireError):
+        await client.answer(prompt)
+    stop.go()
+    await client.answer(option)
+    await settle()
+    assert fake.submitted == []
+
+
+@rule("TTL-1")
+async def test_titles_are_set_in_the_order_of_the_wire(
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await world.stored(client, "x")
+    stop, set_title = Stop("A"), world.runtime.set_title
+
+    async def later(session_id: str, title: str) -> None:
+        await stop(title)
+        await set_title(session_id, title)
+
+    monkeypatch.setattr(world.runtime, "set_title", later)
+    titles = [await client.begin("session/set_title", {"sessionId": session_id, "title": title}) for title in "ABC"]
+    await stop.reached.wait()
+    await settle()
+    stop.go()
+    for title in titles:
+        await client.answer(title)
+    assert world.store.titles[session_id] == "C"
 
 
 @rule("CFG-2")

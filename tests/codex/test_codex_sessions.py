@@ -11,7 +11,7 @@ import pytest
 
 from sayagain.testing.responses_api import ResponsesService
 from sayagain.testing.responses_script import ApiError, Hold, Script, Step, Text, exec_command, mcp_tool
-from support_codex import AgentProcess, agent_process, codex_environment, stored_ids
+from support_codex import AgentProcess, agent_process, codex_environment, rows, stored_ids
 from support_wire import WireError, entities
 
 pytestmark = pytest.mark.real
@@ -145,6 +145,30 @@ async def test_options_are_set_and_come_back_with_the_session(
         "reasoning_effort": "high",
         "collaboration_mode": "plan",
     }
+
+
+async def test_the_last_of_several_changes_holds_though_nobody_waits_for_them(
+    agent: AgentProcess, env: dict[str, str], cwd: str
+) -> None:
+    session_id = await agent.wire.new(cwd)
+    modes = ["full-access", "workspace-write", "full-access", "read-only"]
+    changes = [{"sessionId": session_id, "configId": "mode", "type": "id", "value": mode} for mode in modes]
+    begun = [agent.wire.request_message("session/set_config_option", change) for change in changes]
+    titles = [
+        agent.wire.request_message("session/set_title", {"sessionId": session_id, "title": title}) for title in "ABC"
+    ]
+    await agent.wire.post(*begun, *titles)
+    answers = [options(await agent.wire.answer(message["id"])) for message in begun]
+    assert [answer["mode"] for answer in answers] == modes
+    for message in titles:
+        await agent.wire.answer(message["id"])
+    await agent.wire.prompt(session_id, "Hello")
+    await agent.wire.idle(session_id)
+    (listed,) = (await agent.wire.request("session/list", {}))["sessions"]
+    assert listed["title"] == "C"
+    (context,) = (row["payload"] for row in rows(env, session_id) if row["type"] == "turn_context")
+    assert context["approval_policy"] == "on-request"
+    assert context["sandbox_policy"]["type"] == "read-only"
 
 
 async def test_a_background_terminal_is_listed_and_can_be_ended(

@@ -103,9 +103,12 @@ class Offers:
             raise PromptRefused(reason)
 
     async def choose(self, server: AppServer, config_id: str, value: str | bool) -> None:
-        """Set an option, and wait until Codex has told it; raises :class:`~sayagain.errors.InvalidParams`."""
+        """Set an option, and wait until Codex has told it; raises :class:`~sayagain.errors.InvalidParams`.
+
+        Codex is asked also when it was last heard to have that value: what it was asked for before may be told late.
+        """
         change = self._options.change(config_id, value)
-        if self._has(config_id, value):
+        if not change:
             return
         try:
             await server.request("thread/settings/update", {"threadId": self._thread_id, **change})

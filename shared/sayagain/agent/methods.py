@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
+import anyio
 import anyio.abc
 
 from sayagain import fault_points
@@ -32,6 +34,8 @@ class Methods:
     def __init__(self, runtime: Runtime, tasks: anyio.abc.TaskGroup) -> None:
         self._runtime = runtime
         self._sessions = Sessions(runtime, tasks)
+        self._titles: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
+        """Titles of one session are set in the order of the wire, whether or not it is open."""
         self._handlers: Mapping[str, Callable[[IncomingRequest, Params, Params], Outcome]] = {
             "session/new": self._new,
             "session/resume": self._resume,
@@ -121,9 +125,11 @@ class Methods:
 
     async def _set_config_option(self, request: IncomingRequest, params: Params, _client: Params) -> Params:
         session = self._sessions.active(request.connection, params["sessionId"])
-        _check_value_type(session.backend.options(), params["configId"], params["type"])
-        await session.backend.set_option(params["configId"], params["value"])
-        return {"configOptions": [dict(option) for option in session.backend.options()]}
+        async with session.changes:
+            request.on_cancel = _let_it_finish
+            _check_value_type(session.backend.options(), params["configId"], params["type"])
+            await session.backend.set_option(params["configId"], params["value"])
+            return {"configOptions": [dict(option) for option in session.backend.options()]}
 
     async def _cancel_tool_call(self, request: IncomingRequest, params: Params, _client: Params) -> Params:
         session = self._sessions.active(request.connection, params["sessionId"])
@@ -139,7 +145,9 @@ class Methods:
         title = plain_title(params["title"])
         if not title:
             raise InvalidParams("title", "must not be empty")
-        await self._runtime.set_title(params["sessionId"], title)
+        async with self._titles.setdefault(params["sessionId"], anyio.Lock()):
+            request.on_cancel = _let_it_finish
+            await self._runtime.set_title(params["sessionId"], title)
         return {"title": title}
 
     def _archive(self, request: IncomingRequest, params: Params, _client: Params) -> Outcome:
@@ -166,7 +174,8 @@ class Methods:
 
 
 def _let_it_finish() -> None:
-    """What was begun is ended: a half-open or half-closed session helps nobody (CAN-5 allows any one answer)."""
+    """What was begun is ended: a session that is half open, half closed or half changed helps nobody (CAN-5 allows any
+    one answer)."""
 
 
 def _check_value_type(options: Sequence[Params], config_id: str, value_type: str) -> None:

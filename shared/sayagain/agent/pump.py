@@ -46,7 +46,8 @@ a disk that hangs must not keep a session from ending."""
 
 
 class PromptPump:
-    """``start`` runs a coroutine function beside the session; ``fresh`` says that nothing is stored yet."""
+    """``start`` runs a coroutine function beside the session; ``changes`` is held while an option is changed, which is
+    waited for; ``fresh`` says that nothing is stored yet."""
 
     def __init__(
         self,
@@ -54,9 +55,11 @@ class PromptPump:
         backend: RuntimeSession,
         foreground: ForegroundMachine,
         start: Callable[..., None],
+        changes: anyio.Lock,
         *,
         fresh: bool,
     ) -> None:
+        self._changes = changes
         self.table: PromptTable[IncomingRequest] = PromptTable(known=() if fresh else None)
         self.given = 0
         """How many prompts were given to the runtime."""
@@ -119,6 +122,8 @@ class PromptPump:
                 try:
                     # While this takes its time, a prompt is held still and withdrawn without asking anybody.
                     await self._backend.own()
+                    async with self._changes:
+                        pass
                 except Exception as error:  # noqa: BLE001 - whatever it is, the prompt is answered
                     self._answer(self.table.refused(prompt.message_id, _fault("a prompt", error)))
                     continue

@@ -65,7 +65,10 @@ class Session:
         self.session_id = backend.session_id
         self.fresh = fresh
         self.foreground = ForegroundMachine()
-        self.pump = PromptPump(runtime, backend, self.foreground, self._start, fresh=fresh)
+        self.changes = anyio.Lock()
+        """Held by a change of an option: they follow each other in the order of the wire, and a prompt follows them. A
+        client that does not wait for the answers must not run in another mode than the one that it asked for last."""
+        self.pump = PromptPump(runtime, backend, self.foreground, self._start, self.changes, fresh=fresh)
         self.asks = AskBook()
         self.children: dict[str, Child] = {}
         self.attachments: dict[Connection, Attachment] = {}

@@ -84,6 +84,8 @@ class FakeSession:
         """Awaited while a message is on its way to the runtime: a test stops here."""
         self.before_own: Callable[[], Awaitable[None]] | None = None
         """Awaited before the session is owned: a test stops here."""
+        self.before_option: Callable[[str], Awaitable[None]] | None = None
+        """Awaited before an option is set: a test stops here."""
         self._taken_back: set[str] = set()
         self.can_withdraw = True
         self.pace = "slow"
@@ -157,6 +159,8 @@ class FakeSession:
             raise InvalidParams("configId", "this session has no such option")
         if not isinstance(value, str) or value not in ("slow", "fast"):
             raise InvalidParams("value", "is none of the option's values")
+        if self.before_option is not None:
+            await self.before_option(value)
         self.pace = value
         self.update({"sessionUpdate": "config_option_update", "configOptions": self.options()})
 
