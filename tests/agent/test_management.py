@@ -33,6 +33,13 @@ async def test_an_archived_session_keeps_its_id_and_history_and_is_hidden(world:
     assert await client.prompt(session_id, "work", "k") == fake.submitted[0]
 
 
+@rule("ARC-1")
+async def test_an_open_session_is_not_archived(world: World, client: Client) -> None:
+    session_id, fake = await world.work(client)
+    assert await client.request("session/unarchive", {"sessionId": session_id}) == {}
+    assert not fake.closed
+
+
 @rule("ARC-1", "TTL-1", "STS-1")
 @pytest.mark.parametrize("method", ["session/archive", "session/unarchive", "session/set_title", "session/status"])
 async def test_an_unknown_session_is_not_found(client: Client, method: str) -> None:

@@ -94,6 +94,13 @@ async def test_an_archived_session_can_be_titled(agent: AgentProcess, env: dict[
     await agent.wire.resume(session_id, cwd)
     assert await agent.wire.prompt(session_id, "Hello", key="1") == message_id
     assert stored_ids(env, session_id) == [message_id]
+    # What is open, here or in another process, is not archived.
+    await agent.wire.request("session/unarchive", {"sessionId": session_id})
+    assert (await agent.wire.request("session/status", {"sessionId": session_id}))["status"] == "open"
+    async with agent_process(env) as other:
+        await other.wire.initialize()
+        await other.wire.request("session/unarchive", {"sessionId": session_id})
+        assert await other.close() == 0
 
 
 @pytest.mark.parametrize("session_id", ["x", "../x", "\0", "a" * 10_000, "01A22DA8-65E1-7F10-90BE-CAD90846C227"])
@@ -105,7 +112,8 @@ async def test_odd_session_ids_are_not_found(agent: AgentProcess, cwd: str, sess
         assert await code_of(agent, method, {"sessionId": session_id}) == -32002
     assert await code_of(agent, "session/set_title", {"sessionId": session_id, "title": "T"}) == -32002
     assert await code_of(agent, "session/delete", {"sessionId": session_id}) == 0
-    assert await code_of(agent, "session/new", {"cwd": f"{cwd}/missing"}) == -32602
+    for bad_cwd in (f"{cwd}/missing", "/" + "x" * 5000, "/x" * 5000):
+        assert await code_of(agent, "session/new", {"cwd": bad_cwd}) == -32602
 
 
 async def test_options_are_set_and_come_back_with_the_session(

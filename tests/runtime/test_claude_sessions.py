@@ -148,7 +148,7 @@ async def test_a_system_prompt_and_directories_reach_the_runtime(
         with pytest.raises(WireError) as caught:
             await agent.wire.new(cwd, **bad)
         assert (caught.value.code, caught.value.data["field"]) == (-32602, field)
-    for bad_cwd in ("relative", f"{cwd}/missing"):
+    for bad_cwd in ("relative", f"{cwd}/missing", "/" + "x" * 5000, "/x" * 5000):
         with pytest.raises(WireError) as caught:
             await agent.wire.new(bad_cwd)
         assert (caught.value.code, caught.value.data["field"]) == (-32602, "cwd")

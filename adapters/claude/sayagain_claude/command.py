@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from sayagain.errors import InvalidParams
@@ -41,7 +40,7 @@ def command_line(executable: str, session_id: str, setup: SessionSetup, *, store
 
 def check_setup(setup: SessionSetup) -> None:
     """Raise :class:`InvalidParams` for paths that no process can be started with. Looks at the disk."""
-    if not Path(setup.cwd).is_dir():
+    if not os.path.isdir(setup.cwd):  # noqa: PTH112 - a path that no file can have is none, and no error
         raise InvalidParams("cwd", "is no directory")
     for index, directory in enumerate(setup.additional_directories):
         try:

@@ -7,7 +7,6 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager, suppress
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 from weakref import WeakValueDictionary
@@ -245,6 +244,9 @@ class CodexRuntime:
         """Codex refuses repeats, with the words that it has for unknown threads: those are told apart by a read."""
         try:
             await self._change(session_id, "thread/archive" if archived else "thread/unarchive", {})
+        except SessionInUse:
+            if archived:
+                raise  # else another process has it open, so that it is not archived
         except SessionNotFound:
             if await self._read(session_id) is None:
                 raise
@@ -357,5 +359,5 @@ class CodexRuntime:
 
 def _check_directory(setup: SessionSetup) -> None:
     """Codex takes directories that do not exist (measured), and fails later."""
-    if not Path(setup.cwd).is_dir():
+    if not os.path.isdir(setup.cwd):  # noqa: PTH112 - a path that no file can have is none, and no error
         raise InvalidParams("cwd", "is no directory")

@@ -159,7 +159,9 @@ class Sessions:
         """``session/archive`` and ``session/unarchive``: an active session ends before it is archived (ARC-1)."""
         async with self._lock(session_id):
             if not archived:
-                await self._runtime.archive(session_id, archived=False)
+                # What is open is not archived: to archive ends it, and what is archived is not opened.
+                if (session := self._sessions.get(session_id)) is None or session.ended:
+                    await self._runtime.archive(session_id, archived=False)
                 return {}
             if session_id in self._sessions and not await self._runtime.stored(session_id):
                 raise SessionNotFound(session_id)
