@@ -225,3 +225,12 @@ async def test_updates_of_kinds_that_the_core_does_not_know_pass_unchanged(world
     for update in updates:
         fake.update(update)
     await client.until(lambda: client.updates(session_id) == updates)
+
+
+async def test_an_empty_text_is_not_shown(world: World, client: Client) -> None:
+    """No runtime stores it, so no replay has it."""
+    session_id = await client.new()
+    blocks = [{"type": "text", "text": ""}, {"type": "text", "text": "x"}, {"type": "text", "text": " "}]
+    await client.request("session/prompt", {"sessionId": session_id, "prompt": blocks})
+    (told,) = client.updates(session_id, "user_message")
+    assert told["content"] == blocks[1:]

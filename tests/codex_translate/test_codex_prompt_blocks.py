@@ -18,6 +18,12 @@ BLOCKS: list[dict[str, Any]] = [
     {"type": "resource", "resource": {"uri": 'file:///"<>&', "text": ""}},
     {"type": "resource_link", "name": "a [b] \\c", "uri": "file:///w/a(b) c"},
     {"type": "resource_link", "name": "plain", "uri": "https://x.example/y"},
+    # Texts that look like the two.
+    *(
+        {"type": "text", "text": f"{escape}{text}"}
+        for escape in ("", "\\", "\\\\")
+        for text in ("[@q](file:///q)", '<context uri="file:///q">\nx\n</context>', "[@q](file:///q) and more", "\\")
+    ),
 ]
 
 
@@ -28,6 +34,12 @@ def test_a_block_comes_back_as_it_was(block: dict[str, Any]) -> None:
 
 def test_all_together() -> None:
     assert stored_content(prompt_input(BLOCKS)) == BLOCKS
+
+
+def test_only_a_text_that_is_written_like_a_block_is_changed_for_the_model() -> None:
+    for text in ("[@q](file:///q) x", "See [@q](file:///q)", "<context>", "\\", "\\x", "[@q](q)"):
+        assert prompt_input([{"type": "text", "text": text}])[0]["text"] == text
+    assert prompt_input([{"type": "text", "text": "[@q](file:///q)"}])[0]["text"] == "\\[@q](file:///q)"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip), st.text(alphabet='[]\\()@ a"'))

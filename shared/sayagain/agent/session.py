@@ -233,9 +233,10 @@ class Session:
             attachment.inserted(self.pump.given)
         prompt = self.pump.table.submitted
         if prompt is not None and prompt.message_id == message_id:
+            # Empty texts say nothing, and no runtime stores them: a replay has none either.
+            content = [block for block in prompt.content if block.get("type") != "text" or block["text"]]
             self._publish(
-                self.session_id,
-                {"sessionUpdate": "user_message", "messageId": message_id, "content": list(prompt.content)},
+                self.session_id, {"sessionUpdate": "user_message", "messageId": message_id, "content": content}
             )
         fault_points.passing(Point.PUBLISHED)
         self.pump.inserted(message_id)

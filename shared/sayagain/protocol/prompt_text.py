@@ -1,8 +1,9 @@
 """What of a prompt a model reads as text, in a form from which the blocks come back as they were sent.
 
 A link becomes ``[@name](uri)`` and an embedded text file ``<context uri="...">``, so that a replayed message equals the
-one the client sent. What cannot come back: a block's annotations and ``_meta``, and a link's ``title``,
-``description``, ``size`` and ``mimeType``.
+one the client sent; a text that is written like one of these, as a whole, gets a backslash in front. What cannot come
+back: a block's annotations and ``_meta``, a link's ``title``, ``description``, ``size`` and ``mimeType``, and texts
+without a letter.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def text_of(block: Json, field: str) -> str | None:
     """
     match block.get("type"):
         case "text":
-            return string_field(block, "text", field)
+            text = string_field(block, "text", field)
+            return f"\\{text}" if _is_notation(text) else text
         case "resource_link":
             return _link(string_field(block, "name", field), string_field(block, "uri", field))
         case "resource":
@@ -63,6 +65,8 @@ def text_of(block: Json, field: str) -> str | None:
 
 def written_block(text: str) -> Block:
     """The block that :func:`text_of` made ``text`` of."""
+    if text.startswith("\\") and _is_notation(text):
+        return {"type": "text", "text": text[1:]}
     context = _CONTEXT.match(text)
     if context:
         resource: Block = {"uri": html.unescape(context[1]), "text": context[3]}
@@ -74,6 +78,12 @@ def written_block(text: str) -> Block:
         uri = link[2].removeprefix("<").removesuffix(">")
         return {"type": "resource_link", "name": re.sub(r"\\(.)", r"\1", link[1]), "uri": uri}
     return {"type": "text", "text": text}
+
+
+def _is_notation(text: str) -> bool:
+    """Whether it is written like a link or a file, or like such a text that was told from them already."""
+    plain = text.lstrip("\\")
+    return _CONTEXT.match(plain) is not None or _LINK.match(plain) is not None
 
 
 def string_field(block: Json, name: str, field: str) -> str:
