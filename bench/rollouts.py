@@ -48,7 +48,8 @@ def place(contestant: Contestant, turns: int, *, warm: bool) -> str:
     does, as after an update or on another machine.
     """
     session_id, original = stored_session(contestant, turns)
-    folder = contestant.config / "sessions" / "2026" / "01" / "01"
+    day = original.name.removeprefix("rollout-").partition("T")[0]
+    folder = contestant.config.joinpath("sessions", *day.split("-"))
     copy = folder / original.name
     if warm and copy.exists():
         return session_id
