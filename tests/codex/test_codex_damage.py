@@ -89,6 +89,15 @@ async def test_a_last_row_without_an_end_may_still_be_written(file: Path) -> Non
     assert list(await damaged_rows(file, tail=True)) == [damaged("u1", "c1")]
 
 
+async def test_only_what_is_before_the_end_counts(file: Path) -> None:
+    first, second = b"{" + user(1), b"{" + user(2)
+    file.write_bytes(first + ENDED + second + ENDED)
+    both = [damaged("u1", "c1", stored=("c1",)), damaged("u2", "c2")]
+    end = len(first + ENDED + second)
+    assert [len(await damaged_rows(file, end=where)) for where in (end, end - 1, 0)] == [2, 1, 0]
+    assert list(await damaged_rows(file, end=end)) == both
+
+
 async def test_what_is_no_file_of_rows_has_none(file: Path) -> None:
     assert list(await damaged_rows(file)) == []
     packed = file.with_suffix(".jsonl.zst")
@@ -262,3 +271,35 @@ async def test_a_row_that_another_process_is_about_to_write_is_not_damaged(
         assert "Another process works on this session" in titles
         assert NOTICE not in titles
         assert await again.close() == 0
+
+
+@pytest.mark.real
+async def test_a_damaged_prompt_in_a_file_that_a_revert_left(
+    agent: AgentProcess, service: ResponsesService, env: dict[str, str], cwd: str
+) -> None:
+    session_id = await agent.wire.new(cwd)
+    for number, content in enumerate(("First", "Second", "Third"), start=1):
+        await agent.wire.prompt(session_id, content, key=content)
+        await agent.wire.idle(session_id, number)
+    second = stored_ids(env, session_id)[1]
+    assert await agent.close() == 0
+    path = rollout(env, session_id)
+    with raw_codex(env) as request:
+        request("thread/resume", {"threadId": session_id, "excludeTurns": True})
+        (last,) = request("thread/turns/list", {"threadId": session_id, "sortDirection": "desc", "limit": 1})["data"]
+        request("thread/revert", {"threadId": session_id, "beforeTurnId": last["id"]})
+    # Of the same length: where the next file goes on from is said in bytes.
+    data = bytearray(path.read_bytes())
+    data[data.rindex(b"\n", 0, data.index(second.encode())) + 1] = ord("x")
+    path.write_bytes(data)
+    for database in Path(env["CODEX_HOME"]).glob(f"{DATABASE}*"):
+        database.unlink()
+    async with agent_process(env) as again:
+        await again.wire.initialize()
+        await again.wire.resume(session_id, cwd, replay=True)
+        told = again.wire.updates(session_id)
+        assert list(entities(told).values()) == ["First", "Done.", "Done."]
+        assert NOTICE in [update["title"] for update in told if update["sessionUpdate"] == "notice"]
+        assert await again.wire.prompt(session_id, "Second", key="Second") == second
+        assert await again.close() == 0
+    assert service.count("Second") == 1

@@ -10,6 +10,7 @@ under its key. So the file is looked through as well::
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -53,21 +54,26 @@ class DamagedRow:
     message_ids: frozenset[str]
 
 
-async def damaged_rows(rollout: Path, *, tail: bool = False) -> Sequence[DamagedRow]:
-    """The rows of a thread's file that held items, or may have held them, and cannot be read.
+async def damaged_rows(rollout: Path, *, tail: bool = False, end: float = math.inf) -> Sequence[DamagedRow]:
+    """The rows of a thread's file that held items, or may have held them, and cannot be read; of those before the byte
+    ``end``.
 
     With ``tail`` a last row without an end is one of them: nobody is about to write the rest. A file that is not there
     has none, nor has one that Codex has packed; one that cannot be read is told by Codex.
     """
     if rollout.suffix != ".jsonl":
         return ()
-    return await anyio.to_thread.run_sync(_look_through, rollout, tail, abandon_on_cancel=True)
+    return await anyio.to_thread.run_sync(_look_through, rollout, tail, end, abandon_on_cancel=True)
 
 
-def _look_through(rollout: Path, tail: bool) -> Sequence[DamagedRow]:
+def _look_through(rollout: Path, tail: bool, end: float) -> Sequence[DamagedRow]:
     reader = _Reader()
+    read = 0
     with suppress(OSError), opened(rollout) as file:
         for line in file:
+            read += len(line)
+            if read > end:
+                break
             if tail or line.endswith(b"\n"):
                 reader.take(line)
     return reader.found()

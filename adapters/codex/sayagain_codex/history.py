@@ -234,7 +234,8 @@ class _Session:
                 for thread in map(as_mapping, as_list(result.get("data"))):
                     found = subagents.named_in_thread(thread)
                     if found is not None:
-                        children.threads[found[1].thread_id] = thread
+                        # One that was reverted is listed for each of its files, the newest first (measured).
+                        children.threads.setdefault(found[1].thread_id, thread)
                         children.by_parent.setdefault(found[0], []).append(found[1])
                 cursor = result.get("nextCursor")
                 if cursor is None:

@@ -24,8 +24,8 @@ from sayagain_codex.storage import FileId, file_id
 
 __all__ = ["BeginningMissing", "Record"]
 
-PATIENCE: Final = 1.0
-"""Seconds for Codex to list what it has written, which takes it milliseconds (measured)."""
+PATIENCE: Final = 3.0
+"""Seconds for Codex to list what it has written. It takes milliseconds (measured); a busy machine may take longer."""
 
 PAUSE: Final = 0.05
 """Seconds between two looks."""
@@ -143,8 +143,15 @@ class Record:
         tasks.start_soon(self._search.run, self._home, self._session_id)
 
     async def damaged(self, thread: Params, *, loaded: bool) -> Sequence[DamagedRow]:
-        """The rows of a thread's file that cannot be read; ``loaded``: the session's own was looked through since."""
-        rollout = thread.get("path")
+        """The rows of a thread's files that cannot be read; ``loaded``: the session's own was looked through since."""
+        written = await self._written(thread)
+        rows = list(await self._damaged(thread.get("path"), loaded=loaded))
+        for part in written[1:]:
+            if part.file is not None:
+                rows += await damaged_rows(part.file, end=part.end)
+        return rows
+
+    async def _damaged(self, rollout: str | None, *, loaded: bool) -> Sequence[DamagedRow]:
         if loaded and self._search is not None:
             await self._search.done.wait()
             if rollout == str(self._search.rollout):
