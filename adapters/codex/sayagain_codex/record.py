@@ -119,7 +119,7 @@ class Record:
         if missing is not None:
             raise HistoryUnreadable(
                 f"Codex does not list all that it has written of this session: {self._projection.path} is behind "
-                f"{thread['path']}, as when it is locked or has no room. Try again"
+                f"{thread['path']}, as when it is locked, has no room, or was replaced under Codex. Try again"
             )
 
     async def _written(self, thread: Params) -> Sequence[Part]:
