@@ -19,7 +19,9 @@ from sayagain.runtime.events import Rejected
 from sayagain.runtime.seam import SessionSetup
 from sayagain.testing.responses_api import ResponsesService
 from sayagain_codex import projection as projection_module
+from sayagain_codex import record as record_module
 from sayagain_codex.projection import DATABASE, Projection
+from sayagain_codex.record import BeginningMissing, Record
 from sayagain_codex.rollouts import Part, parts
 from sayagain_codex.runtime import CodexRuntime
 from sayagain_codex.submission import Submission
@@ -92,6 +94,35 @@ def test_how_far_the_list_goes(tmp_path: Path) -> None:
     for name in ("odd", "null"):
         assert projection.lacks([Part(name, 1)]) is None
         assert not projection.goes_beyond(Part(name, 1))
+
+
+LISTED = b'{"type":"event_msg","payload":{"type":"item_completed","thread_id":"t","turn_id":"turn 1","item":{}}}\n'
+
+
+async def test_what_the_thread_builds_on_may_be_missing(tmp_path: Path, rollouts: Path) -> None:
+    other = "01a22e60-6b00-7242-a675-e5e8ea11c114"
+    first = written(rollouts / f"rollout-2026-11-30T21-33-20-{other}.jsonl", b"{}\n", LISTED, LISTED)
+    fork = written(rollouts / f"rollout-2026-11-30T21-33-21-{THREAD}.jsonl", base=(other, first.stat().st_size))
+    thread, record = {"id": THREAD, "path": str(fork)}, Record(tmp_path, THREAD)
+    listed(tmp_path, **{THREAD: fork.stat().st_size})
+    with pytest.raises(BeginningMissing) as missing:
+        await record.check_listed(thread)
+    assert missing.value.turn_id == "turn 1"
+    # A thread that was never prompted has nothing to list.
+    written(fork, base=(other, first.stat().st_size - 2 * len(LISTED)))
+    await record.check_listed(thread)
+    assert await record.is_listed(thread)
+
+
+async def test_what_the_thread_builds_on_may_be_where_nobody_looks(
+    tmp_path: Path, rollouts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codex packs old files."""
+    monkeypatch.setattr(record_module, "PATIENCE", 0.0)
+    fork = written(rollouts / f"rollout-2026-11-30T21-33-21-{THREAD}.jsonl", base=(REVISION, 1))
+    listed(tmp_path, **{THREAD: fork.stat().st_size})
+    with pytest.raises(HistoryUnreadable):
+        await Record(tmp_path, THREAD).check_listed({"id": THREAD, "path": str(fork)})
 
 
 @pytest.mark.parametrize("what", ["nothing", "no database", "other tables"])

@@ -110,17 +110,16 @@ class Record:
         """Raise :class:`~sayagain.errors.HistoryUnreadable` unless what is written of a thread is listed soon:
         :class:`BeginningMissing` when that does not help."""
         written = await self._written(thread)
-        missing: str | Part | None = None
-        with anyio.move_on_after(PATIENCE):
-            while missing := await anyio.to_thread.run_sync(self._lacks, written):
-                if isinstance(missing, str):
-                    raise BeginningMissing(self._projection, missing)
-                await anyio.sleep(PAUSE)
-        if missing is not None:
-            raise HistoryUnreadable(
-                f"Codex does not list all that it has written of this session: {self._projection.path} is behind "
-                f"{thread['path']}, as when it is locked, has no room, or was replaced under Codex. Try again"
-            )
+        deadline = anyio.current_time() + PATIENCE
+        while missing := await anyio.to_thread.run_sync(self._lacks, written):
+            if isinstance(missing, str):
+                raise BeginningMissing(self._projection, missing)
+            if anyio.current_time() >= deadline:
+                raise HistoryUnreadable(
+                    f"Codex does not list all that it has written of this session: {self._projection.path} is behind "
+                    f"{thread['path']}, as when it is locked, has no room, or was replaced under Codex. Try again"
+                )
+            await anyio.sleep(PAUSE)
 
     async def _written(self, thread: Params) -> Sequence[Part]:
         path = thread.get("path")
@@ -129,11 +128,14 @@ class Record:
         return await anyio.to_thread.run_sync(parts, self._home, thread["id"], Path(path))
 
     def _lacks(self, written: Sequence[Part]) -> Part | str | None:
-        """The thread's newest part, or a turn of the oldest one; ``None`` when nothing is known to be missing."""
+        """The part that is not whole in what is listed, or a turn of the oldest of those that the thread builds on when
+        they are not; ``None`` when nothing is known to be missing."""
         missing = self._projection.lacks(written)
         if missing is None or missing is written[0]:
             return missing
-        return next((turn_id for part in reversed(written[1:]) if (turn_id := first_turn(part))), None)
+        if turn_id := next((turn_id for part in reversed(written[1:]) if (turn_id := first_turn(part))), None):
+            return turn_id
+        return next((part for part in written[1:] if part.file is None), None)  # else there is nothing to list
 
     # What cannot be read.
 
