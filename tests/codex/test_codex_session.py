@@ -723,6 +723,38 @@ async def test_the_end_of_a_cancelled_subagent_is_told_after_its_commands_and_be
         assert root.background == []
 
 
+async def test_a_command_that_ended_without_a_word_is_told_from_one_that_has_its_id(tmp_path: Path) -> None:
+    """Codex lists the ids of the items, which are those of the model service, and no turns."""
+    async with playing(tmp_path) as scene:
+        first, second = ({"itemId": "x", "processId": number} for number in "12")
+        scene.server.outcomes["thread/backgroundTerminals/list"] = [{"data": [first]}, {"data": [second]}]
+        for number in "12":
+            scene.active(f"t{number}")
+            scene.say("item/started", turnId=f"t{number}", item={**COMMAND, "processId": number})
+            scene.completed(f"t{number}", "interrupted")
+            await scene.server.until("thread/backgroundTerminals/list", int(number))
+        left = [{"type": "terminal", "terminalId": "x.t2"}]
+        await scene.until(lambda: scene.of(Foreground)[-1].background == left)
+        await anyio.wait_all_tasks_blocked()
+        ended = [event.update for event in scene.of(Update) if event.update.get("status") == "cancelled"]
+        assert [update["toolCallId"] for update in ended] == ["x.t1"]
+        assert scene.of(Foreground)[-1].background == left
+
+
+async def test_a_command_without_a_known_process_runs_as_long_as_it_is_listed(tmp_path: Path) -> None:
+    async with playing(tmp_path) as scene:
+        listed = {"itemId": "x", "processId": "1"}
+        scene.server.outcomes["thread/backgroundTerminals/list"] = [{"data": [listed]}, {"data": []}]
+        scene.active("t1")
+        scene.say("item/started", turnId="t1", item={**COMMAND, "processId": None})
+        scene.say("item/commandExecution/outputDelta", turnId="t1", itemId="x", delta="It runs.")
+        for number, left in ((1, [{"type": "terminal", "terminalId": "x.t1"}]), (2, [])):
+            scene.completed(f"t{number}", "interrupted")
+            await scene.server.until("thread/backgroundTerminals/list", number)
+            await anyio.wait_all_tasks_blocked()
+            assert scene.of(Foreground)[-1].background == left
+
+
 async def test_a_subagent_that_fails_before_it_is_a_turn_ends(tmp_path: Path) -> None:
     async with playing(tmp_path) as scene:
         scene.active()

@@ -16,6 +16,8 @@ from support_wire import WireError, entities
 
 pytestmark = pytest.mark.real
 
+BACKGROUND = "call_b6d1f0a92c7e4835b6d1f0a9"
+
 
 async def code_of(agent: AgentProcess, method: str, params: dict[str, Any]) -> int:
     try:
@@ -183,7 +185,7 @@ async def test_a_background_terminal_is_listed_and_can_be_ended(
     service: ResponsesService, script: Script, agent: AgentProcess, cwd: str
 ) -> None:
     script.steps = [
-        Step("Use a tool", [[exec_command("sleep 60", id="call_bg", yield_time_ms=300)], [Text("It runs.")]])
+        Step("Use a tool", [[exec_command("sleep 60", id=BACKGROUND, yield_time_ms=300)], [Text("It runs.")]])
     ]
     session_id = await agent.wire.new(cwd)
     params = {"sessionId": session_id, "configId": "mode", "type": "id", "value": "full-access"}
@@ -191,9 +193,9 @@ async def test_a_background_terminal_is_listed_and_can_be_ended(
     await agent.wire.prompt(session_id, "Use a tool")
     await agent.wire.idle(session_id)
     idle = agent.wire.updates(session_id, "state_update")[-1]
-    assert idle["background"] == [{"type": "terminal", "terminalId": "call_bg"}]
+    assert idle["background"] == [{"type": "terminal", "terminalId": BACKGROUND}]
     assert await code_of(agent, "terminal/cancel", {"sessionId": session_id, "terminalId": "other"}) == -32602
-    await agent.wire.request("terminal/cancel", {"sessionId": session_id, "terminalId": "call_bg"})
+    await agent.wire.request("terminal/cancel", {"sessionId": session_id, "terminalId": BACKGROUND})
     await agent.wire.until(lambda: agent.wire.updates(session_id, "state_update")[-1]["background"] == [])
     assert agent.wire.states(session_id) == ["running", "idle:end_turn", "idle"]
     assert agent.wire.updates(session_id, "terminal_update")[-1]["exitStatus"] is not None

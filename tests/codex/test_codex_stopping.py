@@ -19,6 +19,8 @@ from support_wire import Wire, WireError, prompt_params
 pytestmark = pytest.mark.real
 
 LONG = 30_000
+SERVER = "call_5e12fe07d1a94c3b8f60d2a7"
+COMMAND = "call_c0774b2d19ea4f5d83b6e1f0"
 """Milliseconds that the model waits for a command: longer than any test."""
 
 
@@ -89,8 +91,8 @@ async def test_a_command_ends_with_its_turn_and_one_of_an_earlier_turn_stays(
     agent: AgentProcess, script: Script, session_id: str, command: Command, server: Command
 ) -> None:
     script.steps = [
-        Step("Serve", [[exec_command(server.line, id="server", yield_time_ms=300)], [Text("It serves.")]]),
-        Step("Run it", [[exec_command(command.line, id="command", yield_time_ms=LONG)], [Text("Never said.")]]),
+        Step("Serve", [[exec_command(server.line, id=SERVER, yield_time_ms=300)], [Text("It serves.")]]),
+        Step("Run it", [[exec_command(command.line, id=COMMAND, yield_time_ms=LONG)], [Text("Never said.")]]),
     ]
     await agent.wire.prompt(session_id, "Serve")
     await server.runs()
@@ -103,13 +105,13 @@ async def test_a_command_ends_with_its_turn_and_one_of_an_earlier_turn_stays(
     assert server.alive
     idle = agent.wire.updates(session_id, "state_update")[-1]
     assert idle["stopReason"] == "cancelled"
-    assert idle["background"] == [{"type": "terminal", "terminalId": "server"}]
+    assert idle["background"] == [{"type": "terminal", "terminalId": SERVER}]
     updates = agent.wire.updates(session_id)
     ended = next(
-        n for n, update in enumerate(updates) if update.get("terminalId") == "command" and "exitStatus" in update
+        n for n, update in enumerate(updates) if update.get("terminalId") == COMMAND and "exitStatus" in update
     )
     assert ended < updates.index(idle)
-    (status,) = [update["status"] for update in updates[ended:] if update.get("toolCallId") == "command"]
+    (status,) = [update["status"] for update in updates[ended:] if update.get("toolCallId") == COMMAND]
     assert status == "cancelled"
     # A cancel of an idle session has nothing to stop: what serves is no part of any work.
     await cancel(agent.wire, session_id)

@@ -11,6 +11,7 @@ from sayagain.runtime.events import ChildAnnounced, Foreground, RuntimeEvent, Up
 from sayagain_codex.translate.live import LiveTranslator
 
 ROOT = "root"
+ABOUT = {"threadId": ROOT, "turnId": "t1"}
 
 
 class World:
@@ -87,7 +88,7 @@ def test_what_is_said_anew_is_taken_back(world: World) -> None:
     world.started("agentMessage", text="")
     world.say("item/agentMessage/delta", itemId="i", delta="Half")
     taken, notice = updates(world.say("error", error={"message": "Reconnecting"}, willRetry=True))
-    assert taken == {"sessionUpdate": "agent_message", "messageId": "i", "content": []}
+    assert taken == {"sessionUpdate": "agent_message", "messageId": "i.t1", "content": []}
     assert notice["sessionUpdate"] == "notice"
     assert updates(world.completed("agentMessage", text="Half and more"))[0]["content"][0]["text"] == "Half and more"
 
@@ -101,7 +102,7 @@ def test_a_proposed_plan_grows_by_lines(world: World) -> None:
     world.started("plan", text="")
     assert world.say("item/plan/delta", itemId="i", delta="# P") == []
     grown = updates(world.say("item/plan/delta", itemId="i", delta="lan\n1."))
-    assert grown[0]["plan"] == {"type": "markdown", "planId": "i", "content": "# Plan\n1."}
+    assert grown[0]["plan"] == {"type": "markdown", "planId": "i.t1", "content": "# Plan\n1."}
     assert updates(world.completed("plan", text="# Plan\n1. x"))[0]["plan"]["content"] == "# Plan\n1. x"
 
 
@@ -129,7 +130,7 @@ def test_output_that_was_streamed_whole_is_not_sent_again(world: World) -> None:
     terminal = updates(world.completed("commandExecution", **DONE, aggregatedOutput="one\nzwöi\n"))[0]
     assert terminal == {
         "sessionUpdate": "terminal_update",
-        "terminalId": "i",
+        "terminalId": "i.t1",
         "exitStatus": {"exitCode": 0},
         "capabilities": None,
     }
@@ -146,7 +147,7 @@ def test_a_call_tells_only_what_changed(world: World) -> None:
     call = updates(world.completed("commandExecution", **DONE))[-1]
     assert call == {
         "sessionUpdate": "tool_call_update",
-        "toolCallId": "i",
+        "toolCallId": "i.t1",
         "status": "completed",
         "rawOutput": {"exitCode": 0},
     }
@@ -156,7 +157,7 @@ def test_a_command_runs_on_in_the_background(world: World) -> None:
     world.started("commandExecution", **COMMAND)
     assert world.translator.background(ROOT) == []
     assert world.turn_over("interrupted") == []
-    assert world.translator.background(ROOT) == [{"type": "terminal", "terminalId": "i"}]
+    assert world.translator.background(ROOT) == [{"type": "terminal", "terminalId": "i.t1"}]
     terminal = world.translator.terminals()[0]
     assert (terminal.thread_id, terminal.process_id, terminal.background) == (ROOT, "7", True)
     assert updates(world.completed("commandExecution", **DONE))[-1]["status"] == "completed"
@@ -178,9 +179,9 @@ def test_a_command_that_waited_for_the_user_ends_with_its_turn(world: World) -> 
 
 def test_a_command_that_was_allowed_runs_on(world: World) -> None:
     world.started("commandExecution", **{**COMMAND, "processId": None})
-    assert updates(world.translator.permitted(ROOT, "i"))[0]["status"] == "in_progress"
+    assert updates(world.translator.permitted({**ABOUT, "itemId": "i"}))[0]["status"] == "in_progress"
     assert world.turn_over("interrupted") == []
-    assert world.translator.permitted(ROOT, "unknown") == []
+    assert world.translator.permitted({**ABOUT, "itemId": "unknown"}) == []
 
 
 # Other items
@@ -206,7 +207,7 @@ def test_a_patch_that_grows_is_shown(world: World) -> None:
     call = updates(world.say("item/fileChange/patchUpdated", itemId="i", changes=[change]))[0]
     assert call["title"] == "Write a"
     assert "status" not in call
-    item = world.translator.item_of({"threadId": ROOT, "itemId": "i"})
+    item = world.translator.item_of({**ABOUT, "itemId": "i"})
     assert item is not None
     assert item["changes"] == [change]
 
@@ -418,7 +419,7 @@ def test_a_thread_that_nobody_names_makes_room(world: World) -> None:
     for number in range(4096):
         world.say("item/completed", "stranger", item={"type": "agentMessage", "id": f"m{number}", "text": "x"})
     world.say("item/completed", "kid", item={"type": "agentMessage", "id": "m", "text": "Early"})
-    assert any(update.get("messageId") == "m" for update in updates(world.completed("collabAgentToolCall", **SPAWN)))
+    assert any(update.get("messageId") == "m.t1" for update in updates(world.completed("collabAgentToolCall", **SPAWN)))
 
 
 def test_the_end_of_the_process_ends_everything(world: World) -> None:
@@ -437,5 +438,5 @@ def test_an_mcp_question_finds_its_call(world: World) -> None:
     asked = {"threadId": ROOT, "serverName": "s", "_meta": {"tool_params": {"x": 1}}}
     item = world.translator.item_of(asked)
     assert item is not None
-    assert item["id"] == "one"
+    assert item["id"] == "one.t1"
     assert world.translator.item_of({"threadId": ROOT, "serverName": "other"}) is None

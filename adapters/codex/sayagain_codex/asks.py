@@ -58,10 +58,7 @@ class Asks:
         request_id, method, params = entry
         response = approvals.response(method, params, result)
         allowed = str(response.get("decision", "")).startswith("accept") or isinstance(response.get("decision"), dict)
-        item_id = params.get("itemId")
-        events: Sequence[RuntimeEvent] = ()
-        if allowed and isinstance(item_id, str):
-            events = self._translator.permitted(str(params.get("threadId")), item_id)
+        events: Sequence[RuntimeEvent] = self._translator.permitted(params) if allowed else ()
         return request_id, response, events
 
     def resolved(self, request_id: RequestId) -> Sequence[RuntimeEvent]:

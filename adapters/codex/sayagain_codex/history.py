@@ -27,6 +27,7 @@ from sayagain_codex.damage import DamagedRow, Gaps
 from sayagain_codex.pages import PAGE, Page, Pages
 from sayagain_codex.threads import Client
 from sayagain_codex.translate import subagents
+from sayagain_codex.translate.item_ids import in_turn
 from sayagain_codex.translate.items import item_updates, user_message_id
 
 logger = logging.getLogger(__name__)
@@ -308,6 +309,7 @@ class _Thread:
             self._gaps.saw(item)
             if not self._once(entry.turn_id, as_text(item.get("id"))):
                 continue
+            item = in_turn(item, entry.turn_id)
             if item.get("status") == "inProgress" and entry.turn_id in self._unfinished:
                 item = {**item, "status": self._unfinished[entry.turn_id]}
             for named in subagents.named_by(item):

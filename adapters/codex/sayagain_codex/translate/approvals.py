@@ -200,7 +200,8 @@ def _file_options() -> list[Block]:
 
 
 def _file_change(session_id: str, params: Json, item: Json | None, cwd: str) -> Block:
-    call = _call(item, cwd)
+    # A command that runs on may have its id, where the model service counts.
+    call = _call(item, cwd) if as_mapping(item).get("type") == "fileChange" else None
     root = as_text(params.get("grantRoot"))
     title = f"Allow changes in {root}?" if root else f"{call['title']}?" if call else "Edit files?"
     return _ask(session_id, title, params, _file_options(), call)

@@ -14,6 +14,7 @@ from sayagain.identity import child_session_id
 from sayagain.protocol.loose import Block, Json, as_list, as_mapping, as_text
 from sayagain.runtime.events import ChildAnnounced, Foreground, RuntimeEvent, Update
 from sayagain_codex.translate import notices, subagents
+from sayagain_codex.translate.item_ids import with_item_ids
 from sayagain_codex.translate.live_items import HANDLERS as ITEM_HANDLERS
 from sayagain_codex.translate.live_items import LiveItems
 from sayagain_codex.translate.usage import turn_usage, usage_update
@@ -101,7 +102,7 @@ class LiveTranslator:
             taken_back = thread.items.retract() if retried else []
             return self._updates(thread, taken_back) + self._noticed(thread, method, params)
         if (told := ITEM_HANDLERS.get(method)) is not None:
-            return self._updates(thread, told(thread.items, params))
+            return self._updates(thread, told(thread.items, with_item_ids(params)))
         handler = self._handlers.get(method)
         return handler(thread, params) if handler else []
 
@@ -125,15 +126,16 @@ class LiveTranslator:
         thread = self._threads.get(as_text(params.get("threadId")))
         if thread is None:
             return None
-        opened = thread.items.get(as_text(params.get("itemId")))
+        opened = thread.items.get(as_text(with_item_ids(params).get("itemId")))
         if opened is None:
             arguments = as_mapping(params.get("_meta")).get("tool_params")
             opened = thread.items.call_of(as_text(params.get("serverName")), arguments)
         return opened.item if opened is not None else None
 
-    def permitted(self, thread_id: str, item_id: str) -> list[RuntimeEvent]:
-        """The user allowed the item: it runs now. To be called when the answer was written."""
-        thread = self._threads.get(thread_id)
+    def permitted(self, params: Mapping[str, Any]) -> list[RuntimeEvent]:
+        """The user allowed what a server request is about: it runs now. To be called when the answer was written."""
+        thread = self._threads.get(as_text(params.get("threadId")))
+        item_id = as_text(with_item_ids(params).get("itemId"))
         return self._updates(thread, thread.items.permitted(item_id)) if thread is not None else []
 
     def terminals(self) -> list[OpenTerminal]:
@@ -289,10 +291,12 @@ class LiveTranslator:
     # Items
 
     def _item_started(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        params = with_item_ids(params)
         item = as_mapping(params.get("item"))
         return self._named(thread, item) + self._updates(thread, thread.items.started(params, item))
 
     def _item_completed(self, thread: _Thread, params: Json) -> list[RuntimeEvent]:
+        params = with_item_ids(params)
         item = as_mapping(params.get("item"))
         return self._named(thread, item) + self._updates(thread, thread.items.completed(params, item))
 

@@ -1,6 +1,7 @@
 """The open items of one thread: what is told of each as updates, from its start to its end.
 
-Pure: the params of a notification in, updates out. A finished item leaves nothing behind. What an item looks like is
+Pure: the params of a notification in, with ids for clients (:mod:`~sayagain_codex.translate.item_ids`), and updates
+out. A finished item leaves nothing behind, unless another of its turn may take its place. What an item looks like is
 said in :mod:`~sayagain_codex.translate.items` alone.
 """
 
@@ -12,8 +13,9 @@ from typing import Final
 from sayagain.protocol.loose import Block, Json, as_text
 from sayagain_codex.translate.blocks import base64_text, text_content
 from sayagain_codex.translate.file_changes import change_call
+from sayagain_codex.translate.item_ids import bears_turn
 from sayagain_codex.translate.items import CALLS, agent_text, compaction, item_updates, thought_text
-from sayagain_codex.translate.open_items import OpenItem
+from sayagain_codex.translate.open_items import OpenItem, Told
 from sayagain_codex.translate.streams import Digest, TextStream
 
 __all__ = ["HANDLERS", "LiveItems"]
@@ -33,6 +35,9 @@ class LiveItems:
         self._child = child
         self._root = root
         self._open: dict[str, OpenItem] = {}
+        self._turn_id = ""
+        # What was told of finished items whose id may come again in their turn, until the next one begins.
+        self._told: dict[str, Told] = {}
 
     # What is open.
 
@@ -77,6 +82,7 @@ class LiveItems:
         """End everything that is open."""
         closed = [update for opened in self._open.values() for update in opened.closed(status)]
         self._open.clear()
+        self._told.clear()
         return closed
 
     def retract(self) -> list[Block]:
@@ -95,16 +101,20 @@ class LiveItems:
         item_id, kind = as_text(item.get("id")), as_text(item.get("type"))
         if not item_id or item_id in self._open:
             return []
-        opened = OpenItem(item, as_text(params.get("turnId")))
+        turn_id = as_text(params.get("turnId"))
+        if turn_id != self._turn_id:
+            self._turn_id = turn_id
+            self._told.clear()
+        opened = self._new(item, turn_id)
         if kind in CALLS:
             self._open[item_id] = opened
-            return opened.changes(self._call_started(opened, kind))
+            return opened.changes(self._call_started(opened, kind), last=True)
         if kind == "contextCompaction":
             self._open[item_id] = opened
             return opened.changes([compaction(item, "in_progress")])
         if kind in _TEXTS:
             self._open[item_id] = opened
-            opened.text = TextStream(_TEXTS[kind][0], item_id)
+            opened.text = TextStream(_TEXTS[kind][0], item_id, again=item_id in self._told)
         elif kind == "plan":
             self._open[item_id] = opened
         return []
@@ -125,13 +135,30 @@ class LiveItems:
     def completed(self, params: Json, item: Json) -> list[Block]:
         """An item ends, whether or not its start was told. The root's keyed prompts are told by who holds them."""
         item_id, kind = as_text(item.get("id")), as_text(item.get("type"))
-        opened = self._open.pop(item_id, None) or OpenItem(item, as_text(params.get("turnId")))
+        turn_id = as_text(params.get("turnId"))
+        opened = self._open.get(item_id) or self._new(item, turn_id)
+        if not opened.may_end_as(item):
+            opened.mixed = True
+            return []
+        self._open.pop(item_id, None)
         if kind == "userMessage" and self._root and as_text(item.get("clientId")):
             return []
+        updates = self._ended(opened, item)
+        if bears_turn(item_id, turn_id):
+            self._told[item_id] = opened.told
+        return updates
+
+    def _new(self, item: Json, turn_id: str) -> OpenItem:
+        opened = OpenItem(item, turn_id)
+        opened.take_place(self._told.get(as_text(item.get("id")), {}))
+        return opened
+
+    def _ended(self, opened: OpenItem, item: Json) -> list[Block]:
+        kind = as_text(item.get("type"))
         updates = item_updates(item, live=False, cwd=self._cwd, child=self._child)
         if kind in _TEXTS and opened.text is not None and opened.text.ended(_TEXTS[kind][1](item)):
             return []
-        if kind == "commandExecution" and opened.output is not None:
+        if kind == "commandExecution" and opened.output is not None and not opened.mixed:
             for update in updates:
                 # Deltas lack some, mostly the first; a long aggregate is cut in the middle (both measured).
                 if "output" in update and opened.output.covers(as_text(item.get("aggregatedOutput"))):

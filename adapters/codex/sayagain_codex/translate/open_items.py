@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from sayagain.protocol.loose import Block, Json, as_text
 from sayagain_codex.translate.items import CALLS, compaction, plan_text
 from sayagain_codex.translate.streams import Digest, TextStream
 
-__all__ = ["OpenItem"]
+__all__ = ["OpenItem", "Told"]
+
+Told: TypeAlias = Mapping[str, AbstractSet[str]]
+"""The fields that a client has of an item, by the kind of update."""
+
+_OTHER: Final = object()
+"""A value that a client has of the item before, whatever it is."""
 
 _IDENTITY: Final = ("toolCallId", "terminalId", "compactionId", "messageId", "plan")
 """Fields that say what an update is about: they are in every one."""
@@ -30,6 +37,8 @@ class OpenItem:
     runs: bool = False
     """The command was seen to run, or allowed to; one that waits for the user has no process yet (measured)."""
     turn_over: bool = False
+    mixed: bool = False
+    """Another command of its turn had its id too: what was streamed is of both."""
     _sent: dict[str, Block] = field(default_factory=dict[str, Block])
     _plan: str = ""
     _plan_sent: int = 0
@@ -54,6 +63,28 @@ class OpenItem:
                 identity: Block = {name: update[name] for name in _IDENTITY if name in update}
                 changes.append({"sessionUpdate": kind, **identity, **changed})
         return changes
+
+    @property
+    def told(self) -> Told:
+        """What a client has of it, to be given to the item that takes its place."""
+        told = {kind: {name for name, value in sent.items() if value is not None} for kind, sent in self._sent.items()}
+        if self.output is not None:
+            told.setdefault("terminal_update", set()).add("output")
+        return told
+
+    def take_place(self, told: Told) -> None:
+        """A client has another item under this id, which is over: all of it is to be replaced."""
+        self._sent = {kind: dict.fromkeys(sorted(names), _OTHER) for kind, names in told.items()}
+
+    def may_end_as(self, item: Json) -> bool:
+        """Whether ``item`` is this one's end, and not that of another one while this command runs on.
+
+        Codex tells no start of a command whose id is that of one that runs in the background, and its end (measured).
+        """
+        process_id = as_text(self.item.get("processId")) if self.runs else ""
+        if not process_id:
+            return True
+        return item.get("type") == "commandExecution" and item.get("processId") in (None, "", process_id)
 
     def closed(self, status: str) -> list[Block]:
         """The end of an item that never ends by itself. A message that was cut stays as it is."""

@@ -36,11 +36,15 @@ class Digest:
 
 
 class TextStream:
-    """Chunks of one message or thought, with a blank line between its parts."""
+    """Chunks of one message or thought, with a blank line between its parts.
 
-    __slots__ = ("_digest", "_item_id", "_kind", "_part", "_started")
+    ``again`` says that another one had the id, whose text this one's takes the place of.
+    """
 
-    def __init__(self, kind: str, item_id: str) -> None:
+    __slots__ = ("_again", "_digest", "_item_id", "_kind", "_part", "_started")
+
+    def __init__(self, kind: str, item_id: str, *, again: bool = False) -> None:
+        self._again = again
         self._kind = kind
         self._item_id = item_id
         self._digest = Digest()
@@ -53,8 +57,11 @@ class TextStream:
             return []
         if self._started and part != self._part:
             text = f"\n\n{text}"
+        replaces = self._again and not self._started
         self._part, self._started = part, True
         self._digest.add(text)
+        if replaces:
+            return [{"sessionUpdate": self._kind, "messageId": self._item_id, "content": [text_block(text)]}]
         chunk: Block = {
             "sessionUpdate": f"{self._kind}_chunk",
             "messageId": self._item_id,
