@@ -827,6 +827,16 @@ async def test_another_writer_is_waited_for_shortly(tmp_path: Path) -> None:
             await scene.session.own(patience=0)
 
 
+async def test_a_thread_that_is_still_being_closed_is_waited_for(tmp_path: Path) -> None:
+    """Codex takes seconds for that when it cannot write (measured)."""
+    async with playing(tmp_path) as scene:
+        closing = AppServerError(-32603, "thread x is closing; retry thread/resume after the thread is closed")
+        scene.session.died("Codex ended")
+        scene.server.outcomes["thread/resume"] = [closing, closing, loaded(scene.session.session_id)]
+        await scene.session.own(patience=0)
+        assert scene.session.loaded
+
+
 async def load_given_up(scene: Scene) -> Late:
     """A load that nobody waits for any more; its answer comes when the test wants it."""
     scene.session.died("Codex ended")

@@ -27,7 +27,7 @@ from sayagain_codex.patience import Patience
 from sayagain_codex.record import BeginningMissing, Record
 from sayagain_codex.routes import Owner
 from sayagain_codex.server import Servers
-from sayagain_codex.threads import is_written_elsewhere, thread_fault
+from sayagain_codex.threads import is_closing, is_written_elsewhere, thread_fault
 
 __all__ = ["RETRY", "Host"]
 
@@ -121,7 +121,7 @@ class Host:
             raise RuntimeDied("The session was closed")
 
     async def _load(self, patience: float) -> AppServer:
-        deadline = anyio.current_time() + patience
+        start = anyio.current_time()
         refused = fresh = False
         while True:
             server = await self._servers.get()
@@ -151,7 +151,7 @@ class Host:
                 case None:
                     pass
                 case AppServerError() as error:
-                    if not is_written_elsewhere(error) or anyio.current_time() >= deadline:
+                    if anyio.current_time() >= start + self._passes_within(error, patience):
                         raise thread_fault(error, self._session_id) from error
                     refused = True
                     await anyio.sleep(RETRY)
@@ -159,6 +159,12 @@ class Host:
                     pass  # another process has taken its place
                 case fault:
                     raise fault
+
+    def _passes_within(self, error: AppServerError, patience: float) -> float:
+        """Seconds in which a refusal may pass by itself."""
+        if is_closing(error):
+            return self._patience.answer
+        return patience if is_written_elsewhere(error) else 0
 
     async def check(self) -> None:
         """Raise :class:`~sayagain.errors.HistoryUnreadable` when what Codex lists of the session is not all of it."""

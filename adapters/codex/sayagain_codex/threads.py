@@ -20,6 +20,7 @@ __all__ = [
     "PAGE",
     "Client",
     "SessionArchived",
+    "is_closing",
     "is_thread_id",
     "is_written_elsewhere",
     "last_items_have",
@@ -78,6 +79,11 @@ def is_thread_id(session_id: str) -> bool:
 def is_written_elsewhere(error: AppServerError) -> bool:
     """Whether another process has the thread loaded."""
     return "already has an active writer" in error.message
+
+
+def is_closing(error: AppServerError) -> bool:
+    """Whether this process is still unloading the thread, which takes it long when it cannot write."""
+    return "is closing; retry" in error.message
 
 
 def thread_fault(error: AppServerError, thread_id: str) -> SayagainError:
