@@ -57,11 +57,16 @@ class Store(AllListed):
         self.legacy = False
         self.failures: dict[tuple[str, str | None], Exception] = {}
         self.asked: list[tuple[str, str | None]] = []
+        self._listed: set[str] = set()
         self.irregular: set[str] = set()
         self.behind: set[str] = set()
         """Threads that are not all listed, whether or not they are loaded."""
         self.made_anew = False
         """Whether those are all listed once they were loaded."""
+
+    def listed(self, thread_id: str) -> bool:
+        """Whether anything was asked of this thread."""
+        return thread_id in self._listed
 
     def page(self, thread_id: str, start: int, limit: int) -> list[Any]:
         return self.threads[thread_id][start : start + limit]
@@ -82,6 +87,7 @@ class Store(AllListed):
         cursor = params.get("cursor")
         thread_id = str(params.get("threadId"))
         self.asked.append((method, cursor))
+        self._listed.add(thread_id)
         failure = self.failures.get((method, cursor)) or self.failures.get((f"{method} {thread_id}", cursor))
         if failure:
             raise failure
@@ -377,7 +383,9 @@ async def test_a_child_that_is_not_all_listed_is_loaded_or_a_gap(fault: str | No
         store.irregular = {"kid"}
     told = shape(await read(store, live=fault == "works"))
     gap = ["a subagent's history cannot be read"] if fault else []
-    assert told == ["root starts root.kid", "root.kid agent_message", *gap, "root.kid ends", "root tool_call_update"]
+    said = [] if fault == "no file" else ["root.kid agent_message"]
+    assert told == ["root starts root.kid", *said, *gap, "root.kid ends", "root tool_call_update"]
+    assert fault != "no file" or not store.listed("kid")
     assert ("thread/resume" in [method for method, _ in store.asked]) is (fault in ("owned elsewhere", None))
 
 

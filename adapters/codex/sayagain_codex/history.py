@@ -175,13 +175,17 @@ class _Session:
         running = self._live and as_mapping(known.get("status")).get("type") == "active"
         state = {"state": "running" if running else "idle"}
         yield [ChildStarts(parent.session_id, child_id, subagents.announcement(child_id, named, state))]
+        whole = False
         self._depth += 1
-        whole = await self._is_up_to_date(named.thread_id, known)
         try:
+            # Codex opens the file to list a thread that is not loaded, whatever stands there (measured).
+            await self._stored.check_files(named.thread_id)
+            whole = await self._is_up_to_date(named.thread_id, known)
             async with aclosing(self.thread(_Source(named.thread_id, child_id, running, known))) as batches:
                 async for batch in batches:
                     yield batch
-        except HistoryUnreadable:
+        except HistoryUnreadable as error:
+            logger.debug("a subagent's history cannot be read: %s", error)
             whole = False
         finally:
             self._depth -= 1
@@ -190,6 +194,7 @@ class _Session:
         yield [HistoryEnds(child_id)]
 
     async def _is_up_to_date(self, thread_id: str, thread: Json) -> bool:
+        """Whether all of a subagent is listed; else what is."""
         try:
             await self._bring_up_to_date(thread_id, thread)
             await self._stored.check_listed(thread)
@@ -207,7 +212,6 @@ class _Session:
         """
         try:
             if not self._live and not (await self._ended_in_peace(thread_id) and await self._stored.is_listed(thread)):
-                await self._stored.check_files(thread_id)
                 await self._stored.request("thread/resume", {"threadId": thread_id, "excludeTurns": True})
                 await self._stored.request("thread/unsubscribe", {"threadId": thread_id})
         except AppServerError as error:

@@ -184,6 +184,7 @@ class Host:
                 answer = await server.request("config/read", {})
             self.record.lists_from(sqlite_home(self._env, as_mapping(answer.get("config"))))
             self._configured = server
+        await self.record.check_files(self._session_id)
         try:
             await self.check_listed(self.thread)
         except HistoryUnreadable:
