@@ -284,7 +284,7 @@ async def test_both_lists_follow_each_other() -> None:
     rows: list[Any] = []
     cursor = None
     while True:
-        page = await listing.list_sessions(client, set(), cwd=None, cursor=cursor, archived="include")
+        page = await listing.list_sessions(client, {}, cwd=None, cursor=cursor, archived="include")
         rows += page.sessions
         cursor = page.next_cursor
         if cursor is None:
@@ -303,7 +303,7 @@ async def test_both_lists_follow_each_other() -> None:
 @pytest.mark.parametrize("cursor", ["", "x", "[1]", "[true,null]", '["a",1]', "[false,1]", "null", "{}"])
 async def test_bad_cursors(cursor: str) -> None:
     with pytest.raises(InvalidParams):
-        await listing.list_sessions(Client(), set(), cwd=None, cursor=cursor, archived="exclude")
+        await listing.list_sessions(Client(), {}, cwd=None, cursor=cursor, archived="exclude")
 
 
 async def test_the_last_items_of_every_kind_of_thread() -> None:

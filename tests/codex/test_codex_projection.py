@@ -262,6 +262,9 @@ async def test_a_reverted_thread_whose_beginning_is_not_listed_any_more(
     async with opened(env) as agent:
         await agent.wire.resume(session_id, cwd, replay=True)
         assert list(entities(agent.wire.updates(session_id)).values()) == ["First", "Done."]
+        # Codex lists the file that the revert left, until there is a prompt in the next one.
+        listed = await agent.wire.request("session/list", {})
+        assert [(row["sessionId"], row["title"]) for row in listed["sessions"]] == [(session_id, "First")]
         await prompted(agent, session_id, "Third")
     forget(database(env))
     async with opened(env) as agent:

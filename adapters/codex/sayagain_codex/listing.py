@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import Any, Final
 
 from sayagain.errors import InvalidParams
+from sayagain.protocol.loose import as_text
 from sayagain.runtime.seam import SessionPage, StoredSession
 from sayagain_codex.app_server import AppServerError
 from sayagain_codex.threads import PAGE, Client
@@ -21,12 +23,13 @@ TITLE: Final = 80
 
 
 async def list_sessions(
-    client: Client, reverted: Set[str], *, cwd: str | None, cursor: str | None, archived: str
+    client: Client, reverted: Mapping[str, str | None], *, cwd: str | None, cursor: str | None, archived: str
 ) -> SessionPage:
     """A page of threads that a user began, newest first; with ``include`` the archived ones come last.
 
     Sorted by the time of the last change: sorted by creation, Codex loses threads between pages (measured). One that
-    was ``reverted`` it lists once for each of its files, each with another preview (measured).
+    was ``reverted`` it lists once for each of its files that has a prompt, each with another preview (measured): the
+    last one is the thread, by the name in ``reverted``, or its first file.
     """
     hidden, inner = _decode(cursor, archived)
     params: dict[str, Any] = {
@@ -51,19 +54,26 @@ async def list_sessions(
         more = _encode(True, None)
     rows: list[StoredSession] = []
     for thread in page["data"]:
-        whole = await _whole(client, thread) if thread["id"] in reverted else thread
-        if whole is not None:
-            rows.append(row(whole, archived=hidden))
+        thread_id = thread["id"]
+        if thread_id not in reverted:
+            rows.append(row(thread, archived=hidden))
+        elif _is_last(thread, reverted[thread_id]):
+            rows.append(row(await _whole(client, thread), archived=hidden))
     return SessionPage(rows, more)
 
 
-async def _whole(client: Client, part: Params) -> Params | None:
-    """The thread, if this is about the file that it goes on in; only then it is what it is called."""
+def _is_last(thread: Params, last: str | None) -> bool:
+    name = PurePath(as_text(thread.get("path"))).name
+    return "_" not in name if last is None else name == last
+
+
+async def _whole(client: Client, part: Params) -> Params:
+    """The thread as the whole of it is called, which only a read tells."""
     try:
         thread: Params = (await client.request("thread/read", {"threadId": part["id"]}))["thread"]
     except AppServerError:
-        return None  # it was removed meanwhile
-    return {**part, "preview": thread.get("preview")} if thread.get("path") == part.get("path") else None
+        return part  # it was removed meanwhile
+    return {**part, "preview": thread.get("preview") or part.get("preview")}
 
 
 def row(thread: Params, *, archived: bool) -> StoredSession:

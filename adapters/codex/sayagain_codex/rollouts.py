@@ -17,6 +17,7 @@ import json
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -61,11 +62,20 @@ def irregular(home: Path, thread_id: str) -> Path | None:
     return next((path for path in _paths(home, thread_id) if not path.is_file() and os.path.lexists(path)), None)
 
 
-def reverted(home: Path) -> set[str]:
-    """The threads that have more than one file."""
+def reverted(home: Path) -> dict[str, str | None]:
+    """The threads that have more than one file, each with the name of the one that Codex lists last: the newest with a
+    turn of its own; ``None`` means the first file."""
     folders = (home / "archived_sessions", *home.glob("sessions/*/*/*"))
-    names = (path.stem.partition("_")[0] for folder in folders for path in folder.glob("rollout-*_*.jsonl*"))
-    return {name[-_ID:] for name in names}
+    files: dict[str, list[Path]] = {}
+    for path in (path for folder in folders for path in folder.glob("rollout-*_*.jsonl*")):
+        files.setdefault(path.name.partition("_")[0][-_ID:], []).append(path)
+    return {thread_id: _last_listed(paths) for thread_id, paths in files.items()}
+
+
+def _last_listed(revisions: Sequence[Path]) -> str | None:
+    newest_first = sorted(revisions, key=lambda path: path.name.partition("_")[2], reverse=True)
+    packed = (".zst", ".gz")
+    return next((p.name for p in newest_first if p.suffix in packed or first_turn(Part("", sys.maxsize, p))), None)
 
 
 def newest(home: Path, thread_id: str) -> Path | None:
